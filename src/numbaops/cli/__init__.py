@@ -1,0 +1,97 @@
+"""The ``numbaops`` command.
+
+This module loads nothing but the standard library, so that a missing ``cli`` extra and an early Ctrl-C end in one clear line
+too. :mod:`numbaops.cli.app` has the commands.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numbaops.errors import NumbaopsError
+
+EXTRA_MISSING = 'the numbaops command needs its "cli" extra: pip install "numbaops[cli]"'
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: what follows the program's name; None takes them from ``sys.argv``.
+
+    Returns:
+        The exit status: 0, 1 after an error, or 130 after Ctrl-C.
+    """
+
+    def command() -> int:
+        try:
+            from numbaops.cli.app import launch
+
+            return launch(sys.argv[1:] if arguments is None else arguments)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("cyclopts", "rich"):
+                raise
+            _say("error", EXTRA_MISSING)
+            return 1
+
+    return _guard(command)
+
+
+def _guard(command: Callable[[], int]) -> int:
+    """The exit status of ``command``; errors, warnings and log records become one line on stderr each."""
+    logger, handler = logging.getLogger("numbaops"), _OneLineHandler(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status = command()
+            sys.stdout.flush()  # here, so that a closed pipe is noticed where it can be handled
+            return status
+    except BrokenPipeError:
+        # The reader has left, e.g. `| head`. The interpreter flushes stdout once more at exit: give it a place to write to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        _say("error", "interrupted")
+        return 130
+    except Exception as error:
+        _say("error", describe(error))
+        return 1
+    finally:
+        logger.removeHandler(handler)
+
+
+def describe(error: BaseException) -> str:
+    """What an error says, on one line."""
+    if isinstance(error, (NumbaopsError, MemoryError)) or not str(error):
+        text = str(error) or type(error).__name__
+    elif isinstance(error, OSError) and error.strerror and error.filename is not None:
+        text = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    else:
+        text = f"{type(error).__name__}: {error}"
+        cause = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        if cause is not error:  # onnx hides what went wrong in an operator behind "Issues with types"
+            text += f" ({describe(cause)})"
+    if isinstance(error, MemoryError):
+        text = f"not enough memory: {text}"
+    return " ".join(text.split())
+
+
+def _say(what: str, text: str) -> None:
+    print(f"numbaops: {what}: {text}", file=sys.stderr, flush=True)
+
+
+def _show_warning(message: Warning | str, *_where: Any, **_more: Any) -> None:
+    _say("warning", " ".join(str(message).split()))
+
+
+class _OneLineHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        _say(record.levelname.lower(), " ".join(record.getMessage().split()))

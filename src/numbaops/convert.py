@@ -1,0 +1,178 @@
+"""Packing and unpacking of sub-byte element types, on arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from numbaops.dtypes import ElementType, of_dtype
+from numbaops.errors import InvalidTypeError, InvalidValueError
+from numbaops.runtime.threads import split
+
+if TYPE_CHECKING:
+    from onnx import TensorProto
+
+Bytes = npt.NDArray[np.uint8]
+
+JIT_FROM = 1 << 12
+"""Elements below which two NumPy calls serve, so that a small tensor does not load Numba."""
+
+
+class PackedTensor:
+    """A tensor as ``TensorProto.raw_data`` holds it: sub-byte elements share bytes, first element in the low bits.
+
+    Attributes:
+        data: the bytes, a 1-D uint8 array.
+        element_type: the element type.
+        shape: the shape of the tensor that the bytes stand for.
+    """
+
+    __slots__ = ("data", "element_type", "shape")
+
+    def __init__(self, data: Bytes, element_type: ElementType, shape: tuple[int, ...]) -> None:
+        self.data = data
+        self.element_type = element_type
+        self.shape = shape
+        check_packed_size(data, element_type, self.size)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for dimension in self.shape:
+            size *= dimension
+        return size
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes."""
+        return self.data.nbytes
+
+    def unpack(self, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """The tensor as an array of ``element_type.dtype``; sub-byte elements take a byte each, its high bits zero."""
+        return unpack(self.data, self.element_type, self.shape, out)
+
+    def to_proto(self, name: str | None = None) -> TensorProto:
+        """The tensor as a ``TensorProto`` with these bytes as its ``raw_data``."""
+        from numbaops.tensors import packed_to_proto
+
+        return packed_to_proto(self, name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PackedTensor):
+            return NotImplemented
+        same_kind = (self.element_type, self.shape) == (other.element_type, other.shape)
+        return same_kind and np.array_equal(self.data, other.data)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"PackedTensor({self.element_type}, shape={self.shape}, {self.nbytes} bytes)"
+
+
+def packed(array: npt.NDArray[Any]) -> PackedTensor:
+    """A copy of ``array`` as the bytes of its ``raw_data``: packed below 8 bits, else little-endian."""
+    kind = of_dtype(array.dtype)
+    if kind.packed:
+        return PackedTensor(pack(array), kind, array.shape)
+    plain = np.array(array, kind.dtype.newbyteorder("<") if kind.dtype.itemsize > 1 else kind.dtype, order="C")
+    return PackedTensor(plain.reshape(-1).view(np.uint8), kind, array.shape)
+
+
+def pack(array: npt.NDArray[Any]) -> Bytes:
+    """Pack an array of a 2-, 4- or 6-bit element type.
+
+    Args:
+        array: any shape and layout; the high bits of its bytes are ignored.
+
+    Returns:
+        The bytes of ``raw_data``: ``ceil(array.size * bits / 8)``, unused high bits of the last one zero.
+
+    Raises:
+        InvalidTypeError: elements take a byte or more.
+    """
+    kind = of_dtype(array.dtype)
+    if not kind.packed:
+        raise InvalidTypeError(f"elements of {kind} take {kind.bits} bits; only types below 8 bits are packed")
+    codes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if codes.size < JIT_FROM:
+        each = np.unpackbits(codes[:, None], axis=1, count=kind.bits, bitorder="little")
+        return np.packbits(each.reshape(-1), bitorder="little")
+    from numbaops.kernels import bits
+
+    out = np.empty(kind.packed_size(codes.size), np.uint8)
+    elements, whole_bytes = bits.group(kind.bits)
+    kernel = bits.pack[kind.bits]
+
+    def work(start: int, stop: int) -> None:
+        kernel(codes[start * elements : stop * elements], out[start * whole_bytes : stop * whole_bytes])
+
+    split(work, -(-codes.size // elements), elements, 64)
+    return out
+
+
+def unpack(data: Bytes, element_type: ElementType, shape: tuple[int, ...], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+    """The array of ``shape`` that the bytes of a ``raw_data`` stand for.
+
+    Args:
+        data: a 1-D uint8 array.
+        element_type: the element type, any but string.
+        shape: the array's shape.
+        out: a C-contiguous array of that dtype and shape to write into.
+
+    Returns:
+        A new array, or ``out``; elements below 8 bits take a byte each, its high bits zero.
+
+    Raises:
+        InvalidValueError: ``data`` is too short or too long, or ``out`` does not fit.
+    """
+    size = 1
+    for dimension in shape:
+        size *= dimension
+    check_packed_size(data, element_type, size)
+    if out is None:
+        out = np.empty(shape, element_type.dtype)
+    else:
+        check_out(out, element_type.dtype, shape)
+    if not element_type.packed:
+        plain = data.view(element_type.dtype.newbyteorder("<")) if element_type.dtype.itemsize > 1 else data.view(element_type.dtype)
+        out[...] = plain.reshape(shape)
+        return out
+    codes = out.reshape(-1).view(np.uint8)
+    if size < JIT_FROM:
+        each = np.unpackbits(data, count=size * element_type.bits, bitorder="little").reshape(size, element_type.bits)
+        codes[...] = np.packbits(each, axis=1, bitorder="little")[:, 0]
+        return out
+    from numbaops.kernels import bits
+
+    elements, whole_bytes = bits.group(element_type.bits)
+    kernel = bits.unpack[element_type.bits]
+
+    def work(start: int, stop: int) -> None:
+        kernel(data[start * whole_bytes : stop * whole_bytes], codes[start * elements : stop * elements])
+
+    split(work, -(-size // elements), elements, 64)
+    return out
+
+
+def check_packed_size(data: Bytes, element_type: ElementType, size: int) -> None:
+    """Refuse bytes that are not exactly those of ``size`` elements."""
+    wanted = element_type.packed_size(size)
+    if data.nbytes != wanted:
+        raise InvalidValueError(f"{data.nbytes} bytes came for {size} elements of {element_type}; they take {wanted}")
+
+
+def check_out(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Refuse an ``out`` that results cannot be written to as they are."""
+    if not isinstance(out, np.ndarray):
+        raise InvalidTypeError(f"out is a {type(out).__name__}; allowed: a NumPy array", attribute="out")
+    if out.dtype != dtype:
+        raise InvalidTypeError(f"out has dtype {out.dtype}; the result has {dtype}", attribute="out")
+    if out.shape != shape:
+        raise InvalidValueError(f"out has shape {out.shape}; the result has {shape}", attribute="out")
+    if not out.flags.c_contiguous or not out.flags.aligned:
+        raise InvalidValueError("out is not C-contiguous or not aligned; allowed: a C-contiguous, aligned array", attribute="out")
+    if not out.flags.writeable:
+        raise InvalidValueError("out is read-only", attribute="out")

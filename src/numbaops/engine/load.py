@@ -1,0 +1,113 @@
+"""From what a caller has (a path, bytes, a file object, a proto) to an ONNX proto."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import onnx
+from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx.model_container import ModelContainer
+from onnx.parser import ParseError
+
+from numbaops.errors import InvalidTypeError, InvalidValueError
+from numbaops.opset import DEFAULT_DOMAIN_ALIASES
+
+Proto = ModelProto | GraphProto | FunctionProto | NodeProto
+
+
+class InvalidModelError(InvalidValueError, DecodeError):  # type: ignore[misc]
+    """A file or its bytes hold no ONNX model. It is also protobuf's ``DecodeError``, which onnx raises there."""
+
+
+def load_proto(source: Any) -> Proto:
+    """The proto that ``source`` is, holds or names.
+
+    A file that has a path is read with the external data beside it.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        InvalidModelError: the content is empty, cut short or not ONNX.
+        InvalidTypeError: ``source`` is nothing of this kind.
+    """
+    if isinstance(source, Proto):
+        return source
+    if isinstance(source, ModelContainer):
+        return source.model_proto
+    if isinstance(source, (str, os.PathLike)):
+        return _parse(source, f"the file {os.fspath(source)!r}")
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _parse(io.BytesIO(source), f"a model of {len(source)} bytes")
+    if hasattr(source, "read"):
+        name = getattr(source, "name", None)
+        # a nameless temporary file has a descriptor for its name, which onnx.load would take for a path
+        file = source if isinstance(name, str) else io.BytesIO(source.read())
+        return _parse(file, "the file object" if name is None else f"the file {name!r}")
+    raise InvalidTypeError(
+        f"Unexpected type {type(source)} for proto; allowed: a ModelProto, GraphProto, FunctionProto, NodeProto or ModelContainer, "
+        "or a model file as a path, bytes or a file object"
+    )
+
+
+def _parse(file: Any, what: str) -> ModelProto:
+    try:
+        model = onnx.load(file)
+    except (DecodeError, json_format.ParseError, text_format.ParseError, ParseError, UnicodeDecodeError) as error:
+        raise InvalidModelError(f"{what} is not an ONNX model, or is cut short ({error})") from error
+    # protobuf takes no bytes at all, and many other bytes, for a message with all fields missing
+    if not model.HasField("graph"):
+        raise InvalidModelError(f"{what} holds no ONNX model: there is no graph in it")
+    return model
+
+
+def canonical_domain(domain: str) -> str:
+    """``""`` for every name of ONNX's own domain."""
+    return "" if domain in DEFAULT_DOMAIN_ALIASES else domain
+
+
+def canonical_node(node: NodeProto) -> NodeProto:
+    """The node with the canonical name of its domain, so that only one name has to be looked for later."""
+    if node.domain == canonical_domain(node.domain):
+        return node
+    renamed = NodeProto()
+    renamed.CopyFrom(node)
+    renamed.domain = canonical_domain(node.domain)
+    return renamed
+
+
+def opset_versions(imports: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Opset version by domain. Of several imports of one domain, under whatever name, the highest counts."""
+    highest: dict[str, int] = {}
+    written: set[str] = set()
+    for domain, version in imports:
+        written.add(domain)
+        name = canonical_domain(domain)
+        highest[name] = max(version, highest.get(name, version))
+    return highest | {domain: highest[canonical_domain(domain)] for domain in written}
+
+
+def imports_of(proto: Proto, opsets: dict[str, int] | None) -> dict[str, int]:
+    """Opset version by domain for a proto, by the rules of its kind.
+
+    Raises:
+        ValueError: ``opsets`` given for a proto that has its own.
+        TypeError: ``opsets`` missing for one that has none.
+    """
+    if isinstance(proto, GraphProto):
+        if not isinstance(opsets, dict):
+            raise TypeError("opsets must be a dictionary if proto is GraphProto.")
+        return opset_versions(opsets.items())
+    if isinstance(proto, NodeProto):
+        domain = canonical_domain(proto.domain)
+        return opset_versions([(proto.domain, onnx.defs.onnx_opset_version() if domain == "" else 1)])
+    if opsets is not None:
+        raise ValueError(f"opsets must be None if proto is {type(proto).__name__}.")
+    imports = opset_versions((entry.domain, entry.version) for entry in proto.opset_import)
+    # models older than IR 3 had no imports: https://onnx.ai/onnx/repo-docs/Versioning.html
+    if not imports and isinstance(proto, ModelProto) and proto.ir_version < 3:
+        return {"": 1}
+    return imports

@@ -1,0 +1,51 @@
+"""Kernels: ``@njit`` functions over arrays and integers that know nothing of ONNX.
+
+They can be called from Python and from your own ``@njit`` functions::
+
+    from numbaops.kernels import fill, write_diagonal
+
+Names are looked up on first use, so that importing this package does not load Numba.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numbaops.kernels.bits import make_pack, make_unpack
+    from numbaops.kernels.diagonal import make_write_packed_diagonal, write_diagonal, write_diagonal_pairs
+    from numbaops.kernels.filling import fill, fill_pairs, make_fill_packed, stream, stream_pairs
+
+_MODULES = {
+    "filling": ("fill", "fill_pairs", "stream", "stream_pairs", "make_fill_packed"),
+    "diagonal": ("write_diagonal", "write_diagonal_pairs", "make_write_packed_diagonal"),
+    "bits": ("make_pack", "make_unpack"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "fill",
+    "fill_pairs",
+    "make_fill_packed",
+    "make_pack",
+    "make_unpack",
+    "make_write_packed_diagonal",
+    "stream",
+    "stream_pairs",
+    "write_diagonal",
+    "write_diagonal_pairs",
+]
+
+
+def import_all() -> None:
+    """Import every kernel module, e.g. to compile them all."""
+    for module in _MODULES:
+        importlib.import_module(f"{__name__}.{module}")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Operators: the meaning of each ONNX operator version. One module a family, named as in ``onnx/defs``."""

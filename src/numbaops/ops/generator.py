@@ -1,0 +1,335 @@
+"""Operators that make tensors: Constant, ConstantOfShape, EyeLike (as ``onnx/defs/generator`` names the family).
+
+https://onnx.ai/onnx/operators/onnx__Constant.html, onnx__ConstantOfShape.html, onnx__EyeLike.html
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy import ndarray
+
+from numbaops import dense
+from numbaops.convert import PackedTensor, pack, packed
+from numbaops.dtypes import ElementType, element_type, of_dtype
+from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
+from numbaops.ops.base import Array, BoundOperator, Memo, as_float, as_tensor, strings
+from numbaops.runtime import memory
+
+_INT64 = np.dtype(np.int64)
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+def _integer(value: Any, attribute: str) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, (bool, np.bool_)):
+        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: an integer", attribute=attribute)
+    if not _INT64_MIN <= number <= _INT64_MAX:
+        raise InvalidValueError(f"{attribute} is {number}; allowed: {_INT64_MIN} to {_INT64_MAX}", attribute=attribute)
+    return number
+
+
+def _number(value: Any, attribute: str) -> float:
+    if isinstance(value, (bool, np.bool_, str, bytes)):
+        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: a number", attribute=attribute)
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: a number", attribute=attribute) from error
+    except OverflowError as error:
+        raise InvalidValueError(f"{attribute} is {value!r}, beyond the range of float32", attribute=attribute) from error
+
+
+def _items(values: Any, attribute: str) -> list[Any]:
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        return values.tolist()  # type: ignore[no-any-return]
+    if not isinstance(values, (list, tuple)) and not hasattr(values, "MergeFrom"):  # protobuf's repeated fields
+        raise InvalidTypeError(f"{attribute} is {values!r}; allowed: a list", attribute=attribute)
+    return list(values)
+
+
+def _sparse(value: Any, attribute: str) -> Array:
+    from numbaops.tensors import dense_from_sparse, to_array
+
+    if hasattr(value, "values") and hasattr(value, "indices") and hasattr(value, "dims"):
+        return to_array(value)
+    if isinstance(value, tuple) and len(value) == 3:
+        return dense_from_sparse(*value)
+    raise InvalidTypeError(
+        f"{attribute} is a {type(value).__name__}; allowed: a SparseTensorProto, or a tuple (values, indices, shape)", attribute=attribute
+    )
+
+
+class Constant(BoundOperator):
+    """Constant: the same tensor each time, as a new array.
+
+    Exactly one of the attributes of its version: ``value``, ``sparse_value`` (made dense), ``value_float``, ``value_floats``,
+    ``value_int``, ``value_ints``, ``value_string``, ``value_strings``.
+    """
+
+    __slots__ = ("result",)
+
+    _FROM: ClassVar[dict[str, Callable[[Any, str], Array]]] = {
+        "value": as_tensor,
+        "sparse_value": _sparse,
+        "value_float": lambda value, name: as_float(_number(value, name), name),
+        "value_floats": lambda value, name: as_float([_number(item, name) for item in _items(value, name)], name),
+        "value_int": lambda value, name: np.array(_integer(value, name), np.int64),
+        "value_ints": lambda value, name: np.array([_integer(item, name) for item in _items(value, name)], np.int64),
+        "value_string": lambda value, name: strings([value], name).reshape(()),
+        "value_strings": lambda value, name: strings(_items(value, name), name),
+    }
+
+    def bind(self, given: dict[str, Any]) -> dict[str, Any]:
+        if len(given) != 1:
+            came = " and ".join(given) or "none"
+            raise self.error(InvalidValueError, f"exactly one attribute of {', '.join(self.version.attributes)} is allowed; {came} came")
+        ((name, value),) = given.items()
+        result = self.convert(self._FROM[name], value, name)
+        self.check_element_type(of_dtype(result.dtype), self.version.outputs["output"], name)
+        result.flags.writeable = False
+        self.result = result
+        if name in ("value", "sparse_value"):
+            return {name: result}
+        return {name: _items(value, name) if result.ndim else value}
+
+    def __call__(self, *, out: Array | None = None, packed: bool = False) -> Any:
+        """The tensor.
+
+        Args:
+            out: a C-contiguous array of the result's dtype and shape to write into.
+            packed: give a :class:`~numbaops.PackedTensor` instead of an array.
+        """
+        result = self.result
+        if packed:
+            return self._packed(out)
+        if out is not None:
+            self.check_out(out, result.dtype, result.shape)
+            np.copyto(out, result)
+            return out
+        if result.nbytes < memory.SMALLEST or result.dtype == object:
+            return result.copy()
+        try:
+            new = memory.empty(result.shape, result.dtype, result.nbytes)[0]
+        except MemoryError as error:
+            raise self.no_memory(result.shape, of_dtype(result.dtype)) from error
+        np.copyto(new, result)
+        return new
+
+    def _packed(self, out: Array | None) -> PackedTensor:
+        if out is not None:
+            raise self.error(InvalidValueError, "out and packed=True exclude each other", "out")
+        if self.result.dtype == object:
+            raise self.error(InvalidTypeError, "packed=True came for element type string, which has no raw_data", "packed")
+        return packed(self.result)
+
+    @property
+    def output_type(self) -> str:
+        return f"{of_dtype(self.result.dtype)}{list(self.result.shape)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, (version, attributes) = super().__reduce__()
+        if "sparse_value" in attributes:  # bound as sparse, kept as dense
+            return _rebuild_dense, (version, self.result, self.check_types)
+        return rebuild, (version, attributes)
+
+
+def _rebuild_dense(version: Any, result: Array, check_types: bool) -> Constant:
+    bound = version.bind({"value": result}, check_types=check_types)
+    bound.attributes = {"sparse_value": bound.result}
+    return bound  # type: ignore[no-any-return]
+
+
+class ConstantOfShape(BoundOperator):
+    """ConstantOfShape: a tensor of a given shape with one value everywhere, float32 zero by default."""
+
+    __slots__ = ("element", "kind", "memo")
+
+    inputs = "int64[rank]"
+
+    def bind(self, given: dict[str, Any]) -> dict[str, Any]:
+        array = self.convert(as_tensor, given.get("value", 0.0), "value")
+        if array.size != 1:
+            raise self.error(InvalidValueError, f"value has {array.size} elements (shape {array.shape}); allowed: exactly one", "value")
+        self.kind = of_dtype(array.dtype)
+        self.check_element_type(self.kind, self.version.outputs["output"], "value")
+        if self.kind.kind == "string":
+            raise self.error(InvalidTypeError, "value has element type string; allowed: any type but string", "value")
+        self.element = dense.Element(array.reshape(()))
+        self.memo = Memo()
+        return {"value": self.element.array}
+
+    def __call__(self, shape: Any, *, out: Array | None = None, packed: bool = False) -> Any:
+        """The tensor.
+
+        Args:
+            shape: a 1-D int64 array, tuple or list of non-negative integers; ``[]`` gives a tensor of rank 0.
+            out: a C-contiguous array of the result's dtype and shape to write into.
+            packed: give a :class:`~numbaops.PackedTensor` instead of an array.
+        """
+        key: bytes | tuple[int, ...] | None = None
+        if out is None and not packed:
+            if type(shape) is ndarray:
+                if shape.dtype is _INT64 and shape.ndim == 1:
+                    key = shape.tobytes()
+            elif type(shape) is tuple:
+                key = shape
+                for dimension in shape:
+                    if type(dimension) is not int:  # True and 1.0 equal 1, but only 1 is a dimension
+                        key = None
+                        break
+            if key is not None and (copy := self.memo.get(key)) is not None:
+                return copy()
+        dimensions = self._dimensions(shape)
+        element = self.element
+        try:
+            if packed:
+                return self._packed(dimensions, out)
+            if out is not None:
+                self.check_out(out, element.array.dtype, dimensions)
+                dense.fill(out, element)
+                return out
+            result = dense.filled(dimensions, element, math.prod(dimensions) * element.array.dtype.itemsize)
+        except MemoryError as error:
+            raise self.no_memory(dimensions, self.kind) from error
+        if key is not None:
+            self.memo.keep(key, result)
+        return result
+
+    def _dimensions(self, shape: Any) -> tuple[int, ...]:
+        if isinstance(shape, np.ndarray):
+            integers = shape.dtype.kind == "i" and shape.dtype.itemsize == 8 if self.check_types else shape.dtype.kind in "iu"
+            if shape.ndim != 1 or not integers:
+                raise self.error(
+                    InvalidTypeError if shape.ndim == 1 else InvalidValueError,
+                    f"shape came as {shape.dtype} of rank {shape.ndim}; allowed: int64 of rank 1",
+                    "shape",
+                )
+            dimensions = tuple(shape.tolist())
+        elif isinstance(shape, (tuple, list)):
+            try:
+                dimensions = tuple(_integer(dimension, "shape") for dimension in shape)
+            except NumbaopsError as error:
+                raise self.complete(error) from None
+        else:
+            raise self.error(InvalidTypeError, f"shape is {shape!r}; allowed: a tuple, a list or a 1-D int64 array", "shape")
+        _check_size(self, "shape", dimensions, self.element.array.dtype.itemsize)
+        return dimensions
+
+    def _packed(self, dimensions: tuple[int, ...], out: Array | None) -> PackedTensor:
+        if out is not None:
+            raise self.error(InvalidValueError, "out and packed=True exclude each other", "out")
+        kind = self.kind
+        size = math.prod(dimensions)
+        nbytes = kind.packed_size(size)
+        if not kind.packed:
+            return packed(dense.filled(dimensions, self.element, nbytes))
+        full = 8 // kind.bits
+        byte = dense.Element(pack(np.repeat(self.element.array.reshape(1), full)).reshape(()))
+        data = dense.filled((nbytes,), byte, nbytes)
+        if size % full:
+            data[-1] &= np.uint8((1 << size % full * kind.bits) - 1)
+        return PackedTensor(data, kind, dimensions)
+
+    @property
+    def output_type(self) -> str:
+        return str(self.kind)
+
+
+class EyeLike(BoundOperator):
+    """EyeLike: a matrix shaped like the input with ones on the ``k``-th diagonal and zeros elsewhere."""
+
+    __slots__ = ("k", "kind", "memo")
+
+    inputs = "[rows, columns]"
+
+    def bind(self, given: dict[str, Any]) -> dict[str, Any]:
+        self.k = _integer(given.get("k", 0), "k")
+        self.kind: ElementType | None = None
+        self.memo = Memo()
+        if "dtype" not in given:
+            return {"k": self.k}
+        try:
+            self.kind = element_type(given["dtype"])
+        except NumbaopsError as error:
+            error.attribute = "dtype"
+            raise
+        self.check_element_type(self.kind, self.version.outputs["output"], "dtype")
+        self._check_numeric(self.kind, "dtype")
+        return {"dtype": self.kind.name, "k": self.k}
+
+    def __call__(self, x: Any, *, out: Array | None = None) -> Array:
+        """The matrix.
+
+        Args:
+            x: an array of rank 2, of which only shape and dtype count; or a shape, a tuple or list of two integers, which
+                stands for a float input.
+            out: a C-contiguous array of the result's dtype and shape to write into.
+        """
+        key = None
+        if out is None and type(x) is ndarray:
+            key = x.shape, x.dtype
+            if (copy := self.memo.get(key)) is not None:
+                return copy()
+        rows, columns, kind = self._shape(x)
+        if out is not None:
+            self.check_out(out, kind.dtype, (rows, columns))
+        try:
+            result = dense.diagonal(rows, columns, self.k, dense.one(kind.dtype), out)
+        except MemoryError as error:
+            raise self.no_memory((rows, columns), kind) from error
+        if key is not None:
+            self.memo.keep(key, result)
+        return result
+
+    def _shape(self, x: Any) -> tuple[int, int, ElementType]:
+        if isinstance(x, np.ndarray):
+            try:
+                given = of_dtype(x.dtype)
+            except NumbaopsError as error:
+                error.attribute = "x"
+                raise self.complete(error) from None
+            self.check_element_type(given, self.version.inputs["input"], "x")
+            shape: tuple[int, ...] = x.shape
+        elif isinstance(x, (tuple, list)):
+            given = element_type("float")
+            try:
+                shape = tuple(_integer(dimension, "x") for dimension in x)
+            except NumbaopsError as error:
+                raise self.complete(error) from None
+        else:
+            raise self.error(InvalidTypeError, f"x is {x!r}; allowed: an array of rank 2, or a shape of two integers", "x")
+        if len(shape) != 2:
+            raise self.error(InvalidValueError, f"x has rank {len(shape)} (shape {list(shape)}); allowed: rank 2", "x")
+        kind = self.kind or given
+        self._check_numeric(kind, "x")
+        _check_size(self, "x", shape, kind.dtype.itemsize)
+        return shape[0], shape[1], kind
+
+    def _check_numeric(self, kind: ElementType, what: str) -> None:
+        if kind.kind == "string":
+            raise self.error(InvalidTypeError, f"{what} has element type string; allowed: a numeric type", what)
+
+    @property
+    def output_type(self) -> str:
+        return f"{self.kind or 'type of x'}[rows, columns]"
+
+
+def _check_size(bound: BoundOperator, what: str, dimensions: tuple[int, ...], itemsize: int) -> None:
+    """Refuse a shape that no array can have, before anything is allocated."""
+    if 0 < math.prod(dimensions, start=itemsize) <= _INT64_MAX and min(dimensions, default=0) >= 0 and len(dimensions) <= 64:
+        return
+    if min(dimensions) < 0:
+        raise bound.error(InvalidValueError, f"{what} is {list(dimensions)}; dimensions must not be negative", what)
+    nbytes = math.prod((dimension or 1 for dimension in dimensions), start=itemsize)  # a zero excuses no other dimension: NumPy's rule
+    if nbytes > _INT64_MAX or len(dimensions) > 64:
+        raise bound.error(
+            InvalidValueError, f"{what} is {list(dimensions)}; allowed: at most 64 dimensions and {_INT64_MAX} bytes in all", what
+        )

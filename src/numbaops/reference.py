@@ -1,0 +1,369 @@
+"""The drop-in for ``onnx.reference.ReferenceEvaluator``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.defs
+import onnx.reference
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, TypeProto
+from onnx.external_data_helper import uses_external_data
+from onnx.model_container import ModelContainer
+from onnx.reference import op_run
+
+from numbaops.engine import feeds as _feeds
+from numbaops.engine.compat import optimized_operators, symbol_bindings
+from numbaops.engine.functions import FunctionTable, attribute_from_value, nodes_of, references, substitute
+from numbaops.engine.leaf import DeferredFunction, FunctionCall, OwnOperator, ReferringNode, own_version
+from numbaops.engine.load import InvalidModelError, canonical_domain, canonical_node, imports_of, load_proto
+from numbaops.engine.plan import Watch, execute, find_outputs, handed_over, make_step, shared
+from numbaops.errors import EvaluationError, InvalidTypeError, NumbaopsError, UnsupportedError
+from numbaops.tensors import to_array
+
+__all__ = ["InvalidModelError", "ReferenceEvaluator"]
+
+# The evaluator that is being built in this thread: those of its bodies and functions are built by code of onnx or of
+# subclasses, which pass on what onnx knows of, and nothing else.
+_enclosing: ContextVar[ReferenceEvaluator | None] = ContextVar("_enclosing", default=None)
+
+_DEFAULTS = {"verbose": 0, "check_shape_annotations": False, "strict": False, "optimized": True}
+
+
+class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
+    """Evaluates an ONNX proto as ``onnx.reference.ReferenceEvaluator`` does, with the operators of numbaops in place.
+
+    Outputs belong to the caller: they are writable, and share no memory with inputs, with each other or with the
+    evaluator. One evaluator may run in many threads at once; it can be pickled and copied.
+
+    Args:
+        proto: a ModelProto, GraphProto, FunctionProto, NodeProto or ModelContainer; or a model file as a path, as bytes or
+            as a file object. External data are found beside a file that has a path.
+        opsets: opset version by domain; for a GraphProto, which has none, and only for that.
+        functions: functions that the nodes may call; not for a ModelProto, which has its own.
+        verbose: from 2 on, print nodes; from 3 on, values as well.
+        new_ops: classes derived from ``onnx.reference.op_run.OpRun`` that implement operators; they come before all others.
+        check_shape_annotations: check every value against its declared shape (onnx 1.23 or newer).
+        strict: check feeds against the declared inputs, and element types against the operators' versions.
+        optimized: for onnx older than 1.23, use its optimized operators; nothing otherwise.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        InvalidModelError: a file or bytes hold no ONNX model.
+        NotImplementedError: an operator does not exist, or nobody implements it.
+    """
+
+    def __init__(
+        self,
+        proto: Any,
+        opsets: dict[str, int] | None = None,
+        functions: Sequence[onnx.reference.ReferenceEvaluator | FunctionProto] | None = None,
+        verbose: int = 0,
+        new_ops: Sequence[type[op_run.OpRun]] | None = None,
+        check_shape_annotations: bool = False,
+        *,
+        strict: bool = False,
+        optimized: bool = True,
+    ) -> None:
+        # not the base's __init__: its parameters differ from version to version, and it builds functions in its own order
+        self.proto_ = load_proto(proto)
+        self._arguments: dict[str, Any] = {
+            "opsets": opsets,
+            "functions": functions,
+            "verbose": verbose,
+            "new_ops": new_ops,
+            "check_shape_annotations": check_shape_annotations,
+            "strict": strict,
+            "optimized": optimized,
+        }
+        self.opsets_ = imports_of(self.proto_, opsets)
+        if isinstance(self.proto_, ModelProto) and functions is not None:
+            raise ValueError("functions must be None if proto is ModelProto.")
+        self.verbose = verbose
+        self.check_shape_annotations_ = check_shape_annotations
+        if check_shape_annotations:
+            symbol_bindings()
+        self.container_ = proto if isinstance(proto, ModelContainer) else None
+        self.strict = strict
+        self.new_ops_ = _new_ops([*(new_ops or ()), *(optimized_operators() if optimized else ())])
+        self._describe()
+
+        parent = _enclosing.get()
+        self._nested = parent is not None and isinstance(self.proto_, (GraphProto, FunctionProto))
+        self.functions_: dict[tuple[str, str], onnx.reference.ReferenceEvaluator] = {}
+        if parent is not None and self._nested:
+            self.strict = strict or parent.strict
+            self.container_ = parent.container_
+            self._function_table: FunctionTable = parent._function_table
+            self.functions_ = parent.functions_
+        else:
+            own_functions = self.proto_.functions if isinstance(self.proto_, ModelProto) else functions or ()
+            self._function_table = FunctionTable(own_functions, self._nested_evaluator)
+            for domain, name, overload in self._function_table:
+                function = self._function_table.find(domain, name, overload)
+                assert function is not None
+                self.functions_[domain, name] = function
+
+        self._references = references(self.nodes_)
+        self._specialised: dict[bytes, ReferenceEvaluator] = {}
+        self._init()
+        self._prepare()
+
+    def _describe(self) -> None:
+        """Set the attributes that onnx's own evaluator has, and others read."""
+        proto = self.proto_
+        graph = proto.graph if isinstance(proto, ModelProto) else proto if isinstance(proto, GraphProto) else None
+        self.onnx_graph_ = graph  # type: ignore[assignment]
+        self.input_types_: list[TypeProto] | None = None
+        self.output_types_: list[TypeProto] | None = None
+        self.all_types_ = None  # type: ignore[assignment]
+        self.attributes_ = list(proto.attribute) if isinstance(proto, FunctionProto) else []
+        self.nodes_: Sequence[NodeProto] = list(nodes_of(proto))
+        self.inits_: list[TensorProto | SparseTensorProto] = []
+        if graph is not None:
+            self.input_names_ = [each.name for each in graph.input]
+            self.input_types_ = [each.type for each in graph.input]
+            self.output_names_ = [each.name for each in graph.output]
+            self.output_types_ = [each.type for each in graph.output]
+            self.inits_ = [*graph.initializer, *graph.sparse_initializer]
+            self.all_types_ = {each.name: each.type for each in (*graph.input, *graph.value_info, *graph.output)}
+        else:
+            self.input_names_ = list(proto.input)
+            self.output_names_ = list(proto.output)
+            if isinstance(proto, FunctionProto):
+                self.all_types_ = {each.name: each.type for each in proto.value_info}
+
+    @contextmanager
+    def _nesting(self) -> Iterator[None]:
+        """Evaluators built within become part of this one."""
+        token = _enclosing.set(self)
+        try:
+            yield
+        finally:
+            _enclosing.reset(token)
+
+    def _nested_evaluator(self, proto: GraphProto | FunctionProto) -> ReferenceEvaluator:
+        with self._nesting():
+            opsets = self.opsets_ if isinstance(proto, GraphProto) else None
+            return type(self)(proto, opsets=opsets, verbose=self.verbose, new_ops=list(self.new_ops_.values()))
+
+    def _init(self) -> None:
+        """Load the initializers, and the implementation of every node."""
+        self.rt_inits_: dict[str, Any] = {}
+        for initializer in self.inits_:
+            name = initializer.values.name if isinstance(initializer, SparseTensorProto) else initializer.name
+            try:
+                external = isinstance(initializer, TensorProto) and uses_external_data(initializer)
+                self.rt_inits_[name] = shared(self.retrieve_external_data(initializer) if external else to_array(initializer))
+            except NumbaopsError as error:
+                error.args = (f"initializer {name!r}: {error.args[0]}",)
+                raise
+        run_params = {
+            "log": lambda pattern, *args: self._log(10, pattern, *args),
+            "opsets": self.opsets_,
+            "verbose": self.verbose,
+            "new_ops": self.new_ops_,
+            "existing_functions": self.functions_.copy(),
+            "evaluator_cls": self.__class__,
+        }
+        with self._nesting():
+            self.rt_nodes_ = [self._load_node(canonical_node(node), run_params) for node in self.nodes_]
+
+    def _load_node(self, node: NodeProto, run_params: dict[str, Any]) -> op_run.OpRun:
+        try:
+            implementation = self._load_impl(node)
+        except op_run.RuntimeContextError:
+            implementation = self._load_context_dependent(node)
+        if self._references and references([node]):
+            return ReferringNode(node, run_params)
+        try:
+            loaded: op_run.OpRun = implementation(node, run_params)
+        except TypeError as error:
+            if isinstance(error, NumbaopsError):
+                raise
+            raise TypeError(f"Unable to load the node {node.name!r} of type {node.op_type!r} with {implementation!r}: {error}") from error
+        if type(loaded) is op_run.OpFunction:
+            schema = onnx.defs.get_schema(node.op_type, self.opsets_[node.domain], node.domain)
+            defaults = {name: each.default_value for name, each in schema.attributes.items() if each.default_value.type}
+            return FunctionCall(node, run_params, loaded.impl_, defaults)
+        return loaded
+
+    def _load_context_dependent(self, node: NodeProto) -> Callable[..., op_run.OpRun]:
+        """The implementation of an operator that ONNX defines as a function which depends on the types of its inputs."""
+        if not self.all_types_:
+            raise op_run.RuntimeContextError(
+                f"No implementation was found for node type {node.op_type!r} from domain {node.domain!r}. "
+                f"If this node has a context dependent implementation, you should run function infer_shapes "
+                f"before calling ReferenceEvaluator."
+            )
+        types = [self.all_types_.get(name) for name in node.input]
+        if None in types:
+            return functools.partial(DeferredFunction, parent=self, nesting=self._nesting)
+        return self._load_impl(node, types)  # type: ignore[no-any-return]
+
+    def _load_impl(self, node: NodeProto, input_types: Any = None) -> Any:
+        """What makes the implementation of a node out of the node and onnx's ``run_params``."""
+        domain = canonical_domain(node.domain)
+        if domain not in self.opsets_:
+            raise EvaluationError(f"Domain {node.domain!r} (node type: {node.op_type!r}) is not specified. Known opsets: {self.opsets_!r}.")
+        if (domain, node.op_type) not in self.new_ops_:
+            version = own_version(domain, node.op_type, self.opsets_[domain])
+            if version is not None:
+                return functools.partial(OwnOperator, version=version, check_types=self.strict, read_external=self.retrieve_external_data)
+            # a function named like a standard operator does not replace it
+            if not onnx.defs.has(node.op_type, domain):
+                function = self._function_table.find(domain, node.op_type, node.overload)
+                if function is not None:
+                    return functools.partial(FunctionCall, impl=function)
+                if (domain, node.op_type) in self.functions_:
+                    raise UnsupportedError(f"the function {node.op_type!r} of domain {domain!r} has no overload {node.overload!r}")
+        return super()._load_impl(node, input_types)
+
+    def _prepare(self) -> None:
+        """Make the list of steps."""
+        for node in self.rt_nodes_:
+            for name in getattr(node, "attributes_names_", ()):
+                _protect(getattr(node, name, None))
+            # where onnx's Constant keeps its value
+            _protect(getattr(node, "cst", None))
+        self._steps = [make_step(node, self.verbose > 0) for node in self.rt_nodes_]
+        self._required = {name for name in self.input_names_ if name and name not in self.rt_inits_}
+        self._is_function = isinstance(self.proto_, FunctionProto) or bool(self._references)
+        self._constants = {name: value for name, value in self.rt_inits_.items() if name not in self.input_names_}
+
+    def specialised(self, given: Mapping[str, AttributeProto]) -> ReferenceEvaluator:
+        """This function with attributes filled in, which runs with no attributes.
+
+        Args:
+            given: the attributes that a call gives. Where one is missing, the function's own default applies; where there
+                is none either, the nodes that refer to it do without.
+        """
+        if not self._references:
+            return self
+        defaults = {each.name: each for each in self.proto_.attribute_proto} if isinstance(self.proto_, FunctionProto) else {}
+        attributes = {name: each for name, each in {**defaults, **given}.items() if name in self._references}
+        key = repr([(name, attributes[name].SerializeToString(deterministic=True)) for name in sorted(attributes)]).encode()
+        if key not in self._specialised:
+            body = type(self.proto_)()
+            body.CopyFrom(self.proto_)
+            if isinstance(body, FunctionProto):
+                del body.attribute[:]
+                del body.attribute_proto[:]
+            substitute(nodes_of(body), attributes)
+            evaluator = self._nested_evaluator(body)
+            evaluator._nested = self._nested
+            self._specialised[key] = evaluator
+        return self._specialised[key]
+
+    def _specialised_from_values(self, attributes: Mapping[str, Any]) -> ReferenceEvaluator:
+        return self.specialised(
+            {
+                name: attribute_from_value(name, value, self._references[name])
+                for name, value in attributes.items()
+                if name in self._references and value is not None
+            }
+        )
+
+    def _log_arg(self, a: Any) -> Any:
+        try:
+            return super()._log_arg(a)
+        except (TypeError, ValueError):
+            # no minimum, as for some types of ml_dtypes
+            return f"{a.dtype}:{a.shape}" if isinstance(a, np.ndarray) else repr(a)
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        feed_inputs: Mapping[str, Any],
+        attributes: Mapping[str, Any] | None = None,
+        intermediate: bool = False,
+        check_shape_annotations: bool | None = None,
+        _bindings: Any = None,
+    ) -> Any:
+        """Evaluate.
+
+        Args:
+            output_names: names of the wanted values, also of intermediate ones; None for the graph's outputs.
+            feed_inputs: the inputs by name; they are never modified.
+            attributes: for a FunctionProto, its attributes by name.
+            intermediate: return all values by name, instead of a list of outputs.
+            check_shape_annotations: for this run, what the constructor's argument of this name says for all.
+
+        Raises:
+            EvaluationError: an input is missing or misnamed, or there is no such output.
+            NumbaopsError: an operator refuses its inputs.
+        """
+        if self._is_function:
+            if attributes is None and isinstance(self.proto_, FunctionProto):
+                raise InvalidTypeError("attributes must be a dictionary, even an empty one, to run a FunctionProto")
+            if self._references:
+                body = self._specialised_from_values(attributes or {})
+                return body.run(output_names, feed_inputs, {}, intermediate, check_shape_annotations, _bindings)
+
+        values = {"": None, **self.rt_inits_}
+        if self._nested:
+            values.update(feed_inputs)
+            # what is fed here may be all that the graph around this one sees
+            values.update(self._constants)
+        else:
+            if type(feed_inputs) is not dict or feed_inputs.keys() != self._required or self.strict:
+                self._check_feeds(feed_inputs)
+            for name, value in feed_inputs.items():
+                values[name] = shared(value)
+
+        watch = None
+        check = self.check_shape_annotations_ if check_shape_annotations is None else check_shape_annotations
+        if self.verbose > 0 or check or _bindings is not None:
+            bindings = _bindings if _bindings is not None else symbol_bindings() if check else None
+            watch = Watch(self._log, self.all_types_, bindings)
+            watch.start(values, self.rt_inits_, feed_inputs)
+        execute(self._steps, values, watch)
+
+        if intermediate:
+            return values if self._nested else self._all_values(values, feed_inputs)
+        results = find_outputs(self.output_names_ if output_names is None else output_names, values)
+        return results if self._nested else handed_over(results)
+
+    def _check_feeds(self, feeds: Any) -> None:
+        if not isinstance(feeds, Mapping):
+            raise InvalidTypeError(f"feed_inputs is a {type(feeds).__name__}; allowed: a dictionary of arrays by input name")
+        known = _feeds.names_in(self.nodes_).union(self.output_names_)
+        _feeds.check_names(feeds, self.input_names_, self.rt_inits_, known)
+        if self.strict and self.input_types_ is not None:
+            for name, declared in zip(self.input_names_, self.input_types_, strict=True):
+                if name in feeds:
+                    _feeds.check_declared(name, feeds[name], declared)
+
+    def _all_values(self, values: dict[str, Any], feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """All values for the caller: what was fed as it was fed, initializers read-only, the rest the caller's own."""
+        fed = {name: feeds[name] for name in self.input_names_ if name in feeds}
+        computed = [name for name in values if name not in fed and name not in self.rt_inits_]
+        return {**values, **fed, **dict(zip(computed, handed_over([values[name] for name in computed]), strict=True))}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # only what was given, for the sake of subclasses that take less
+        arguments = {name: value for name, value in self._arguments.items() if value != _DEFAULTS.get(name)}
+        return functools.partial(type(self), self.container_ or self.proto_, **arguments), ()
+
+
+def _new_ops(classes: Sequence[type[op_run.OpRun]]) -> dict[tuple[str, str], type[op_run.OpRun]]:
+    found: dict[tuple[str, str], type[op_run.OpRun]] = {}
+    for each in classes:
+        if not hasattr(each, "op_domain"):
+            raise AttributeError(f"Class {each} must define attribute 'op_domain'.")
+        if not issubclass(each, op_run.OpRun):
+            raise TypeError(f"Class {each} must inherit from OpRun (in new_ops).")
+        # of several for one operator, the first counts
+        found.setdefault((canonical_domain(each.op_domain), each.__name__), each)
+    return found
+
+
+def _protect(value: Any) -> None:
+    """Make a tensor that a node holds read-only: outputs may be views of it."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False

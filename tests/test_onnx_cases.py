@@ -1,0 +1,107 @@
+"""ONNX's own node cases: the three operators alone, and every case whose model holds one of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.backend.test.loader import load_model_tests
+
+import numbaops
+import oracle
+
+OPERATORS = ("Constant", "ConstantOfShape", "EyeLike")
+CASES = [
+    "test_constant",
+    "test_constantofshape_float_ones",
+    "test_constantofshape_int_shape_zero",
+    "test_constantofshape_int_zeros",
+    "test_eyelike_populate_off_main_diagonal",
+    "test_eyelike_with_dtype",
+    "test_eyelike_without_dtype",
+]
+
+# Not the operators' fault: onnx.reference, which runs the nodes that numbaops has no own form of, wraps an optional sequence twice.
+KNOWN_WRONG = {"test_if_opt"}
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Any]:
+    """Every node case of the installed onnx whose model holds one of the operators, by name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # onnx computes infinities on purpose
+        found = load_model_tests(kind="node")
+    return {case.name: case for case in found if any(node.op_type in OPERATORS for node in nodes(case.model.graph))}
+
+
+def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph and of the graphs inside it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from nodes(inner)
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    return next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+
+
+def test_list_of_cases_is_whole(cases: dict[str, Any]) -> None:
+    alone = [name for name, case in cases.items() if [node.op_type in OPERATORS for node in case.model.graph.node] == [True]]
+    assert sorted(alone) == CASES, "onnx has other cases than CASES lists"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case_through_the_bound_operator(cases: dict[str, Any], name: str) -> None:
+    model = cases[name].model
+    (node,) = model.graph.node
+    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    bound = numbaops.operator(node.op_type, opset_of(model), node.domain, **attributes)
+    assert cases[name].data_sets
+    for inputs, (want,) in cases[name].data_sets:
+        oracle.assert_same(bound(*inputs), np.asarray(want))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case_through_the_evaluator(cases: dict[str, Any], name: str) -> None:
+    model = cases[name].model
+    evaluator = numbaops.ReferenceEvaluator(model)
+    for inputs, (want,) in cases[name].data_sets:
+        feeds = dict(zip([value.name for value in model.graph.input], inputs, strict=True))
+        (got,) = evaluator.run(None, feeds)
+        oracle.assert_same(got, np.asarray(want))
+
+
+def assert_close(got: Any, want: Any, case: Any) -> None:
+    """An output as the case has it, within its tolerance; sequences item by item, an empty optional is None."""
+    if isinstance(want, list):
+        assert isinstance(got, list)
+        for got_item, want_item in zip(got, want, strict=True):
+            assert_close(got_item, want_item, case)
+    elif want is None:
+        assert got is None
+    else:
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=case.rtol, atol=case.atol)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # attention masks of -Inf: NumPy's own warnings
+def test_every_case_that_holds_one_of_the_operators(cases: dict[str, Any]) -> None:
+    assert len(cases) > 100
+    wrong = {}
+    for name, case in cases.items():
+        try:
+            evaluator = numbaops.ReferenceEvaluator(case.model)
+            for inputs, outputs in case.data_sets:
+                feeds = dict(zip([value.name for value in case.model.graph.input], inputs, strict=True))
+                results = evaluator.run(None, feeds)
+                for got, want in zip(results, outputs, strict=True):
+                    assert_close(got, want, case)
+        except Exception as error:  # every case is tried, then all that failed are named
+            wrong[name] = f"{type(error).__name__}: {error}"[:200]
+    assert {name: text for name, text in wrong.items() if name not in KNOWN_WRONG} == {}
