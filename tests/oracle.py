@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+import onnx
 from onnx import SparseTensorProto, TensorProto
+
+_ONNX = tuple(int(number) for number in onnx.__version__.split(".")[:2])
 
 
 class Type(NamedTuple):
@@ -93,6 +96,11 @@ EYE_LIKE_TYPES: dict[int, tuple[str, ...]] = {9: _NUMBERS, 22: (*_NUMBERS, "bflo
 
 def _item_bytes(name: str) -> int:
     return max(TYPES[name].bits, 8) // 8
+
+
+def onnx_has(name: str) -> bool:
+    """Whether the installed onnx knows the type and gives it the dtype that it has had since onnx 1.19."""
+    return TYPES[name].code in TensorProto.DataType.values() and (TYPES[name].code < 16 or _ONNX >= (1, 19))
 
 
 def array(name: str, shape: Sequence[int], codes: Iterable[Any]) -> np.ndarray:

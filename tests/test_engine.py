@@ -13,7 +13,7 @@ from onnx.reference.op_run import OpRun, OpRunExpand
 
 from numbaops.engine import leaf
 from numbaops.engine.functions import attribute_from_value
-from numbaops.engine.leaf import FunctionCall, OwnOperator
+from numbaops.engine.leaf import OpFunction, OwnOperator
 from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError, NumbaopsError, UnsupportedError
 from numbaops.opset import NEWEST_OPSET, OPERATOR_VERSIONS
 from numbaops.reference import ReferenceEvaluator
@@ -125,10 +125,10 @@ def own_operators(evaluator: Any) -> list[str]:
     for loaded in evaluator.rt_nodes_:
         if isinstance(loaded, OwnOperator):
             found.append(loaded.op_type)
-        if isinstance(loaded, FunctionCall):
+        if isinstance(loaded, OpFunction):
             found += own_operators(loaded.impl_)
         for inner in vars(loaded).values():
-            if isinstance(inner, onnx.reference.ReferenceEvaluator) and not isinstance(loaded, FunctionCall):
+            if isinstance(inner, onnx.reference.ReferenceEvaluator) and not isinstance(loaded, OpFunction):
                 found += own_operators(inner)
     return found
 
@@ -188,6 +188,13 @@ def test_operator_before_its_first_version(op_type: str, opset: int) -> None:
 def test_attribute_that_the_version_lacks() -> None:
     with pytest.raises(InvalidValueError, match=r"Constant-11 \(node 'y'\).*value_int"):
         ReferenceEvaluator(model([node("Constant", "", "y", value_int=1)], [], opset=11))
+
+
+def test_tensor_in_place_of_a_list_is_refused_by_strict_only() -> None:
+    made = model([node("Constant", "", "y", value_floats=numpy_helper.from_array(np.array([1.5], np.float32)))], [])
+    assert_same(run(made)[0], np.array([1.5], np.float32))
+    with pytest.raises(InvalidTypeError, match="'value_floats' is given as TENSOR; allowed: FLOATS"):
+        run(made, strict=True)
 
 
 def test_attribute_of_wrong_kind() -> None:
@@ -449,3 +456,32 @@ def test_errors_call_a_node_by_its_name() -> None:
     named.name = "diagonal"
     with pytest.raises(InvalidValueError, match="node 'diagonal'"):
         run(model([named], [info("x")]), {"x": X[0]})
+
+
+# --- operators that onnx defines as functions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("known", [True, False], ids=["known-type", "type-seen-at-run-time"])
+def test_function_that_depends_on_input_types(known: bool, approximate: str) -> None:
+    made = model([node("Neg", "x", "a"), node("Gelu", "a", "y", approximate=approximate)], [info("x")])
+    if known:
+        made.graph.value_info.append(info("a"))
+    wanted = np.array([0.8413447, -0.15865526] if approximate == "none" else [0.841192, -0.158808], np.float32)
+    for _ in range(2):
+        np.testing.assert_allclose(run(made, {"x": np.array([-1, 1], np.float32)})[0], wanted, rtol=1e-5)
+
+
+def test_defaults_of_an_operator_that_is_a_function() -> None:
+    class ThresholdedRelu(OpRunExpand):
+        op_domain = ""
+
+    made = model([node("ThresholdedRelu", "x", "y"), node("ThresholdedRelu", "x", "z", alpha=2.5)], [info("x")], "y z")
+    y, z = run(made, {"x": X}, new_ops=[ThresholdedRelu])
+    assert_same(y, np.where(X > 1, X, 0).astype(np.float32))
+    assert_same(z, np.where(X > 2.5, X, 0).astype(np.float32))
+
+
+def test_node_whose_function_needs_types_that_nobody_knows() -> None:
+    with pytest.raises(RuntimeError, match="infer_shapes"):
+        ReferenceEvaluator(node("Gelu", "x", "y"))

@@ -736,6 +736,26 @@ def test_sparse_value_that_breaks_the_rules(proto: SparseTensorProto, kind: type
             assert_error(call, kind, "Constant", since, "sparse_value", *words)
 
 
+@pytest.mark.parametrize(
+    ("parts", "kind"),
+    [
+        pytest.param(([1.0], np.array([0]), (2,)), InvalidTypeError, id="values-list"),
+        pytest.param((np.ones(1), [0], (2,)), InvalidTypeError, id="indices-list"),
+        pytest.param((np.ones(1), np.array([0]), 2), InvalidTypeError, id="shape-int"),
+        pytest.param((np.ones(1), np.array([0]), "2"), InvalidTypeError, id="shape-str"),
+        pytest.param((np.ones(1), np.array([0]), (2.5,)), InvalidTypeError, id="shape-float"),
+        pytest.param((np.ones(1), np.array([0]), (None,)), InvalidTypeError, id="shape-none"),
+        pytest.param((np.ones(1), np.array([0], np.int32), (2,)), InvalidTypeError, id="indices-int32"),
+        pytest.param((np.ones(1), np.array([2]), (2,)), InvalidValueError, id="beyond"),
+        pytest.param((np.ones(1, "V2"), np.array([0]), (2,)), InvalidTypeError, id="values-void"),
+        pytest.param((np.ones(1), np.array([0])), InvalidTypeError, id="two-parts"),
+    ],
+)
+def test_sparse_value_as_arrays_that_break_the_rules(parts: Any, kind: type[NumbaopsError]) -> None:
+    for call in both("Constant", 13, {"sparse_value": parts}):
+        assert_error(call, kind, "Constant", 13, "sparse_value")
+
+
 def raw(data_type: int, dims: list[int], size: int) -> TensorProto:
     return TensorProto(data_type=data_type, dims=dims, raw_data=bytes(size))
 
@@ -750,7 +770,7 @@ def raw(data_type: int, dims: list[int], size: int) -> TensorProto:
         pytest.param(raw(TensorProto.COMPLEX128, [1], 8), ["8", "16"], id="complex128-half"),
         pytest.param(raw(TensorProto.INT4, [3], 1), ["1", "2"], id="int4-short"),
         pytest.param(raw(TensorProto.INT4, [3], 3), ["3", "2"], id="int4-byte-each"),
-        pytest.param(raw(TensorProto.UINT2, [5], 1), ["1", "2"], id="uint2-short"),
+        pytest.param(raw(oracle.TYPES["uint2"].code, [5], 1), ["1", "2"], id="uint2-short"),
         pytest.param(TensorProto(data_type=TensorProto.FLOAT, dims=[3], float_data=[1.0, 2.0]), ["2", "3"], id="float-data-short"),
         pytest.param(TensorProto(data_type=TensorProto.FLOAT, dims=[1], float_data=[1.0, 2.0]), ["2", "1"], id="float-data-long"),
         pytest.param(TensorProto(data_type=TensorProto.COMPLEX64, dims=[2], float_data=[1.0, 2.0]), ["2", "4"], id="complex-data-short"),
@@ -765,7 +785,7 @@ def raw(data_type: int, dims: list[int], size: int) -> TensorProto:
 def test_payload_of_the_wrong_length(proto: TensorProto, words: list[str]) -> None:
     for call in both("Constant", None, {"value": proto}):
         assert_error(call, InvalidValueError, "Constant", 25, "value", *words)
-    if proto.data_type in (TensorProto.FLOAT, TensorProto.INT4, TensorProto.UINT2, TensorProto.INT8):
+    if proto.data_type in (TensorProto.FLOAT, TensorProto.INT4, oracle.TYPES["uint2"].code, TensorProto.INT8):
         for call in both("ConstantOfShape", None, {"value": proto}):
             assert_error(call, InvalidValueError, "ConstantOfShape", 25, "value")
 

@@ -243,8 +243,9 @@ def test_constant_of_shape_packed(name: str, shape: tuple[int, ...]) -> None:
         oracle.assert_same(packed.unpack(), oracle.constant_of_shape(shape, name, code))
         proto = packed.to_proto("weights")
         assert (proto.name, proto.data_type, tuple(proto.dims)) == ("weights", oracle.TYPES[name].code, shape)
-        oracle.assert_same(numpy_helper.to_array(proto).copy(), oracle.constant_of_shape(shape, name, code))
         assert proto.raw_data == packed.data.tobytes()
+        if oracle.onnx_has(name):
+            oracle.assert_same(numpy_helper.to_array(proto).copy(), oracle.constant_of_shape(shape, name, code))
 
 
 @pytest.mark.parametrize("name", [name for name in newest(oracle.CONSTANT_OF_SHAPE_TYPES) if oracle.TYPES[name].bits >= 8])
@@ -672,6 +673,19 @@ def test_bound_attributes_do_not_follow_the_callers_objects() -> None:
         oracle.assert_same(from_proto(shape), np.array([7, 7], np.int64))
 
 
+@pytest.mark.parametrize(("op_type", "attributes", "inputs"), OPERATORS)
+def test_bound_attributes_cannot_be_written_to(op_type: str, attributes: dict[str, Any], inputs: tuple[Any, ...]) -> None:
+    bound = numbaops.operator(op_type, **attributes)
+    want = bound(*inputs)
+    for value in bound.attributes.values():
+        if isinstance(value, np.ndarray):
+            with pytest.raises(ValueError, match="read-only"):
+                value[...] = want.reshape(-1)[0]
+        elif isinstance(value, list):
+            value.clear()
+    oracle.assert_same(bound(*inputs), want)
+
+
 def test_the_shape_input_may_change_between_calls() -> None:
     bound = numbaops.operator("ConstantOfShape", value=np.array([3], np.uint8))
     shape = np.array([2, 2])
@@ -1025,6 +1039,8 @@ def test_oracle_packs_as_worked_out_by_hand(codes: list[int], bits: int, payload
 def test_oracle_one_is_one(name: str) -> None:
     row = oracle.TYPES[name]
     assert oracle.codes_of(np.array([1], row.dtype), name) == [row.one]
-    if name not in ("float6e2m3", "float6e3m2"):
+    if not oracle.onnx_has(name):
+        pytest.skip(f"this onnx has no element type {name} yet, or another dtype for it")
+    if name not in ("float6e2m3", "float6e3m2", "complex64", "complex128"):  # older onnx cannot read these from typed fields
         assert numpy_helper.to_array(oracle.typed_proto(name, (1,), [row.one])).astype(complex) == 1
     assert numpy_helper.to_array(oracle.raw_proto(name, (1,), [row.one])).astype(complex) == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +21,9 @@ Bytes = npt.NDArray[np.uint8]
 
 JIT_FROM = 1 << 12
 """Elements below which two NumPy calls serve, so that a small tensor does not load Numba."""
+
+MAX_RANK = 64
+"""NumPy's."""
 
 
 class PackedTensor:
@@ -40,10 +46,7 @@ class PackedTensor:
     @property
     def size(self) -> int:
         """Number of elements."""
-        size = 1
-        for dimension in self.shape:
-            size *= dimension
-        return size
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -128,9 +131,7 @@ def unpack(data: Bytes, element_type: ElementType, shape: tuple[int, ...], out: 
     Raises:
         InvalidValueError: ``data`` is too short or too long, or ``out`` does not fit.
     """
-    size = 1
-    for dimension in shape:
-        size *= dimension
+    size = math.prod(shape)
     check_packed_size(data, element_type, size)
     if out is None:
         out = np.empty(shape, element_type.dtype)
@@ -162,6 +163,34 @@ def check_packed_size(data: Bytes, element_type: ElementType, size: int) -> None
     wanted = element_type.packed_size(size)
     if data.nbytes != wanted:
         raise InvalidValueError(f"{data.nbytes} bytes came for {size} elements of {element_type}; they take {wanted}")
+
+
+def check_shape(shape: tuple[int, ...], itemsize: int, what: str) -> None:
+    """Refuse a shape that no array can have, before anything is allocated; ``what`` begins the message."""
+    if 0 < math.prod(shape, start=itemsize) <= sys.maxsize and min(shape, default=0) >= 0 and len(shape) <= MAX_RANK:
+        return
+    if min(shape) < 0:
+        raise InvalidValueError(f"{what} is {list(shape)}; dimensions must not be negative")
+    # A zero dimension excuses no other: NumPy's rule.
+    if math.prod((dimension or 1 for dimension in shape), start=itemsize) > sys.maxsize or len(shape) > MAX_RANK:
+        raise InvalidValueError(f"{what} is {list(shape)}; allowed: at most {MAX_RANK} dimensions and {sys.maxsize} bytes in all")
+
+
+def as_strings(values: Iterable[Any], what: str) -> npt.NDArray[np.object_]:
+    """A 1-D object array of ``str`` from ``str`` and UTF-8 ``bytes``; ``what`` begins the message of an error."""
+    texts: list[str] = []
+    for position, value in enumerate(values):
+        if not isinstance(value, (str, bytes)):
+            raise InvalidTypeError(f"{what} has a {type(value).__name__} at position {position}; allowed: str and UTF-8 bytes")
+        try:
+            text = value.decode() if isinstance(value, bytes) else str.__str__(value)  # np.str_ drops a trailing NUL
+            text.encode()  # a lone surrogate is no UTF-8
+        except UnicodeError as error:
+            raise InvalidValueError(f"{what} is not UTF-8 at position {position}: {error}") from error
+        texts.append(text)
+    out = np.empty(len(texts), object)
+    out[:] = texts
+    return out
 
 
 def check_out(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:

@@ -79,7 +79,7 @@ class Element:
 
 def filled(shape: tuple[int, ...], element: Element, nbytes: int) -> Array:
     """A new array of ``nbytes`` with ``element`` everywhere."""
-    if element.zero and nbytes < memory.SMALLEST:
+    if element.zero and not memory.recycles(nbytes):
         return np.zeros(shape, element.array.dtype)
     out, resident, zero = memory.empty(shape, element.array.dtype, nbytes)
     if not (zero and element.zero):
@@ -118,20 +118,19 @@ def diagonal(rows: int, columns: int, k: int, element: Element, out: Array | Non
     """A matrix with ``element`` at every ``[i, i + k]`` and zero bits elsewhere, new or written into the C-contiguous ``out``."""
     resident, zero = True, False
     nbytes = rows * columns * element.array.dtype.itemsize
-    if out is None and nbytes < memory.SMALLEST:
+    if out is None and not memory.recycles(nbytes):
         out, zero = np.zeros((rows, columns), element.array.dtype), True
     elif out is None:
         out, resident, zero = memory.empty((rows, columns), element.array.dtype, nbytes)
-    empty = not -rows < k < columns
-    if not zero and (empty or nbytes < JIT_FROM):
-        fill(out, Element(np.zeros((), out.dtype)), resident)
-    if empty:
-        return out
-    if nbytes < JIT_FROM:
-        first = max(0, -k)
-        count = min(rows, columns - k) - first
-        start = first * columns + first + k
-        out.reshape(-1)[start : start + (count - 1) * (columns + 1) + 1 : columns + 1] = element.array
+    inside = -rows < k < columns
+    if zero or nbytes < JIT_FROM or not inside:
+        if not zero:
+            fill(out, Element(np.zeros((), out.dtype)), resident)
+        if inside:
+            first = max(0, -k)
+            start = first * columns + first + k
+            stop = start + (min(rows, columns - k) - first - 1) * (columns + 1) + 1
+            out.reshape(-1)[start : stop : columns + 1] = element.array
         return out
     from numbaops import kernels
 
@@ -141,8 +140,7 @@ def diagonal(rows: int, columns: int, k: int, element: Element, out: Array | Non
 
     def write_rows(start: int, stop: int) -> None:
         part = words[start:stop]
-        if not zero:
-            clear(part.reshape(-1), none)
+        clear(part.reshape(-1), none)
         if element.wide:
             kernels.write_diagonal_pairs(part, k + start, element.low, element.high)
         else:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from numbaops.dtypes import BY_NAME, ElementType
 from numbaops.errors import InvalidTypeError, InvalidValueError, UnsupportedError
 from numbaops.ops.base import BoundOperator
@@ -177,10 +179,10 @@ def resolve(op_type: str, opset: int | None = None, domain: str = "") -> Operato
     if opset is None:
         opset = NEWEST_OPSET
     try:
-        number = _operator.index(opset)
+        number = None if isinstance(opset, (bool, np.bool_)) else _operator.index(opset)
     except TypeError:
         number = None
-    if number is None or isinstance(opset, bool):
+    if number is None:
         raise InvalidTypeError(f"opset is {opset!r}; allowed: an integer from 1 on, or None", op_type=op_type, attribute="opset")
     return _resolve(op_type, number, domain)
 

@@ -20,7 +20,7 @@ from onnx.reference import op_run
 from numbaops.engine import feeds as _feeds
 from numbaops.engine.compat import optimized_operators, symbol_bindings
 from numbaops.engine.functions import FunctionTable, attribute_from_value, nodes_of, references, substitute
-from numbaops.engine.leaf import DeferredFunction, FunctionCall, OwnOperator, ReferringNode, own_version
+from numbaops.engine.leaf import DeferredFunction, OpFunction, OwnOperator, ReferringNode, own_version
 from numbaops.engine.load import InvalidModelError, canonical_domain, canonical_node, imports_of, load_proto
 from numbaops.engine.plan import Watch, execute, find_outputs, handed_over, make_step, shared
 from numbaops.errors import EvaluationError, InvalidTypeError, NumbaopsError, UnsupportedError
@@ -180,7 +180,9 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         except op_run.RuntimeContextError:
             implementation = self._load_context_dependent(node)
         if self._references and references([node]):
-            return ReferringNode(node, run_params)
+            # of the name that onnx's own class would have
+            named: type[ReferringNode] = type(node.op_type, (ReferringNode,), {})
+            return named(node, run_params)
         try:
             loaded: op_run.OpRun = implementation(node, run_params)
         except TypeError as error:
@@ -190,7 +192,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         if type(loaded) is op_run.OpFunction:
             schema = onnx.defs.get_schema(node.op_type, self.opsets_[node.domain], node.domain)
             defaults = {name: each.default_value for name, each in schema.attributes.items() if each.default_value.type}
-            return FunctionCall(node, run_params, loaded.impl_, defaults)
+            return OpFunction(node, run_params, loaded.impl_, defaults)
         return loaded
 
     def _load_context_dependent(self, node: NodeProto) -> Callable[..., op_run.OpRun]:
@@ -219,7 +221,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             if not onnx.defs.has(node.op_type, domain):
                 function = self._function_table.find(domain, node.op_type, node.overload)
                 if function is not None:
-                    return functools.partial(FunctionCall, impl=function)
+                    return functools.partial(OpFunction, impl=function)
                 if (domain, node.op_type) in self.functions_:
                     raise UnsupportedError(f"the function {node.op_type!r} of domain {domain!r} has no overload {node.overload!r}")
         return super()._load_impl(node, input_types)

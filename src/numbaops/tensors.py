@@ -5,10 +5,11 @@ Bits are moved, never values: NaN payloads, signalling NaNs and -0.0 arrive as t
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from onnx import SparseTensorProto, TensorProto
 from onnx.checker import ValidationError
 from onnx.external_data_helper import load_external_data_for_tensor
 
-from numbaops.convert import PackedTensor, pack, unpack
+from numbaops.convert import PackedTensor, as_strings, check_shape, pack, unpack
 from numbaops.dtypes import BY_CODE, ElementType, of_dtype
 from numbaops.errors import AllocationError, InvalidTypeError, InvalidValueError, UnsupportedError
 
@@ -40,7 +41,6 @@ _FIELD_DTYPE: dict[str, np.dtype[Any]] = {
     "uint64_data": np.dtype(np.uint64),
 }
 _FIELDS = (*_FIELD_DTYPE, "string_data")
-_MAX_RANK = 64  # NumPy's
 
 
 def to_array(proto: TensorProto | SparseTensorProto, base_dir: str | os.PathLike[str] | None = None) -> NDArray[Any]:
@@ -75,8 +75,8 @@ def from_array(array: NDArray[Any] | np.generic | PackedTensor, name: str | None
     """An array as an ONNX tensor: little-endian ``raw_data``, or ``string_data`` for strings.
 
     Args:
-        array: an array or NumPy scalar of any ONNX element type, in any layout or byte order; strings as ``str``, ``bytes``
-            or objects of these, ``bytes`` being kept as they are; or a :class:`PackedTensor`.
+        array: an array or NumPy scalar of any ONNX element type, in any layout or byte order; strings as ``str``, UTF-8
+            ``bytes`` or objects of these; or a :class:`PackedTensor`.
         name: the tensor's name; left unset if None.
 
     Raises:
@@ -92,7 +92,7 @@ def from_array(array: NDArray[Any] | np.generic | PackedTensor, name: str | None
     row = of_dtype(array.dtype)
     tensor = TensorProto(name=name, data_type=row.code, dims=array.shape)
     if row.kind == "string":
-        tensor.string_data.extend(text.encode() if isinstance(text, str) else text for text in _texts(array))
+        tensor.string_data.extend(text.encode() for text in as_strings(array.reshape(-1).tolist(), "the array"))
     else:
         tensor.raw_data = _little_endian(array, row)
     return tensor
@@ -118,7 +118,8 @@ def dense_from_sparse(values: NDArray[Any], indices: NDArray[Any], shape: Sequen
     """
     row = of_dtype(values.dtype)
     dims = tuple(map(operator.index, shape))
-    count = _element_count(dims, row, "sparse tensor")
+    check_shape(dims, row.dtype.itemsize, "the shape of the sparse tensor")
+    count = math.prod(dims)
     if of_dtype(indices.dtype).name != "int64":
         raise InvalidTypeError(f"sparse indices must be int64, not {indices.dtype}")
     if values.ndim != 1:
@@ -150,7 +151,7 @@ def dense_from_sparse(values: NDArray[Any], indices: NDArray[Any], shape: Sequen
             "the indices must ascend, without duplicates"
         )
     if row.kind == "string":
-        values = _string_array(_texts(values), values.shape, "sparse values")
+        values = as_strings(values.tolist(), "sparse values")
     elif row.packed:
         values = (values.view(np.uint8) & np.uint8((1 << row.bits) - 1)).view(row.dtype)
     try:
@@ -170,7 +171,8 @@ def _from_tensor(proto: TensorProto, base_dir: str) -> NDArray[Any]:
     if proto.HasField("segment"):
         raise UnsupportedError(f"{label}: is stored in segments; only whole tensors are supported")
     shape = tuple(proto.dims)
-    count = _element_count(shape, row, label)
+    check_shape(shape, row.dtype.itemsize, f"{label}: the shape")
+    count = math.prod(shape)
     field = _FIELD_OF.get(row.name, "int32_data")
 
     sources = [name for name in _FIELDS if getattr(proto, name)]
@@ -197,27 +199,12 @@ def _from_tensor(proto: TensorProto, base_dir: str) -> NDArray[Any]:
     if given != needed:
         raise InvalidValueError(f"{label}: {field} has {given} entries; {row} of shape {list(shape)} needs {needed}")
     if row.kind == "string":
-        return _string_array(proto.string_data, shape, label)
+        return as_strings(proto.string_data, f"{label}: string_data").reshape(shape)
     if not count:
         return np.empty(shape, row.dtype)
     if field in ("float_data", "double_data"):
         return _float_entries(proto, field).view(row.dtype).reshape(shape)
     return _from_integers(np.array(getattr(proto, field), _FIELD_DTYPE[field]), row, shape, f"{label}: {field}")
-
-
-def _element_count(shape: tuple[int, ...], row: ElementType, label: str) -> int:
-    """The number of elements of ``shape``, once an array of it is known to be possible."""
-    if len(shape) > _MAX_RANK:
-        raise InvalidValueError(f"{label}: rank {len(shape)} is above NumPy's limit of {_MAX_RANK}")
-    count, extent = 1, row.dtype.itemsize
-    for dim in shape:
-        if dim < 0:
-            raise InvalidValueError(f"{label}: the shape {list(shape)} has a negative dimension")
-        count *= dim
-        extent *= dim or 1  # NumPy leaves zero dimensions out of its own check, too
-    if extent > sys.maxsize:
-        raise InvalidValueError(f"{label}: {row} of shape {list(shape)} is larger than the address space")
-    return count
 
 
 def _field_entries(row: ElementType, count: int) -> int:
@@ -285,28 +272,6 @@ def _from_integers(entries: NDArray[Any], row: ElementType, shape: tuple[int, ..
     if shared:
         return unpack(codes, row, shape)
     return codes.view(row.dtype).reshape(shape)
-
-
-def _string_array(texts: Iterable[str | bytes], shape: tuple[int, ...], label: str) -> NDArray[Any]:
-    """An object array of ``str``; ``bytes`` are taken for UTF-8."""
-    strings = []
-    for position, text in enumerate(texts):
-        try:
-            strings.append(text.decode() if isinstance(text, bytes) else str(text))
-        except UnicodeDecodeError as error:
-            raise InvalidValueError(f"{label}: string {position} is not UTF-8: {error}") from error
-    array = np.empty(shape, object)
-    array.reshape(-1)[:] = strings
-    return array
-
-
-def _texts(array: NDArray[Any]) -> list[str | bytes]:
-    """The flattened elements of a string or object array, all of them ``str`` or ``bytes``."""
-    texts: list[Any] = array.reshape(-1).tolist()
-    for position, text in enumerate(texts):
-        if not isinstance(text, (str, bytes)):
-            raise InvalidTypeError(f"element {position} of the array is a {type(text).__name__}; strings must be str or bytes")
-    return texts
 
 
 def _little_endian(array: NDArray[Any], row: ElementType) -> bytes:

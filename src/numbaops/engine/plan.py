@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 from onnx import TypeProto
-from onnx.reference.op_run import OpFunction, OpRun
+from onnx.reference import op_run
+from onnx.reference.op_run import OpRun
 
-from numbaops.engine.leaf import FunctionCall, OwnOperator, node_label
+from numbaops.engine.leaf import OpFunction, OwnOperator, node_label
 from numbaops.errors import EvaluationError, NumbaopsError
 
 Values = dict[str, Any]
@@ -44,14 +45,14 @@ def make_step(node: OpRun, verbose: bool) -> Step:
     call: Callable[..., Sequence[Any]]
     if isinstance(node, OwnOperator):
         call = node.run if verbose else node.evaluate
-    elif isinstance(node, FunctionCall):
+    elif isinstance(node, OpFunction):
         call = node.run
     else:
         call = _guarded(node)
     has_body = node.need_context()
     outputs = tuple(node.output)
     only_output = outputs[0] if len(outputs) == 1 else ""
-    return Step(node, tuple(node.input), outputs, only_output, call, has_body, has_body or isinstance(node, OpFunction))
+    return Step(node, tuple(node.input), outputs, only_output, call, has_body, has_body or isinstance(node, op_run.OpFunction))
 
 
 def _guarded(node: OpRun) -> Callable[..., Sequence[Any]]:

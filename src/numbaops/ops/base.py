@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from numbaops.convert import check_out
+from numbaops.convert import as_strings
 from numbaops.dtypes import BY_NAME, ElementType, of_dtype
 from numbaops.errors import AllocationError, InvalidTypeError, InvalidValueError, NumbaopsError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numbaops.opset import OperatorVersion
 
 Array = npt.NDArray[Any]
+_T = TypeVar("_T")
 
 MEMO_BYTES = 1 << 10
 """Results up to this size are kept and copied (150 ns) instead of made anew (1 us with all checks)."""
@@ -57,10 +58,7 @@ class BoundOperator:
         for name, attribute in allowed.items():
             if attribute.required and name not in given:
                 raise self.error(InvalidValueError, f"the attribute {name!r} is missing; this version requires it", name)
-        try:
-            self.attributes = self.bind(given)
-        except NumbaopsError as error:
-            raise self.complete(error) from error.__cause__
+        self.attributes = self.bind(given)
 
     def bind(self, given: dict[str, Any]) -> dict[str, Any]:
         """Check the attributes and keep what calls need; returns them in their checked form."""
@@ -74,17 +72,12 @@ class BoundOperator:
         """An error of ``kind`` that names this operator version."""
         return kind(message, op_type=self.version.op_type, since_version=self.version.since_version, attribute=attribute)
 
-    def complete(self, error: NumbaopsError) -> NumbaopsError:
-        """``error`` from a layer that knows nothing of operators, with this operator version filled in."""
-        if error.op_type is None:
-            error.op_type, error.since_version = self.version.op_type, self.version.since_version
-        return error
-
-    def convert(self, convert: Callable[[Any, str], Array], value: Any, attribute: str) -> Array:
-        """The array that an attribute stands for; an error names the attribute."""
+    def check(self, attribute: str, function: Callable[..., _T], *arguments: Any) -> _T:
+        """``function(*arguments)`` of a layer that knows no operators; its errors name this operator version and ``attribute``."""
         try:
-            return convert(value, attribute)
+            return function(*arguments)
         except NumbaopsError as error:
+            error.op_type, error.since_version = self.version.op_type, self.version.since_version
             error.attribute = attribute
             raise
 
@@ -94,13 +87,6 @@ class BoundOperator:
             raise self.error(
                 InvalidTypeError, f"{what} has element type {kind}; this version allows {', '.join(sorted(map(str, allowed)))}", what
             )
-
-    def check_out(self, out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        """Refuse an ``out`` that the result cannot be written to."""
-        try:
-            check_out(out, dtype, shape)
-        except NumbaopsError as error:
-            raise self.complete(error) from None
 
     def no_memory(self, shape: tuple[int, ...], kind: ElementType) -> NumbaopsError:
         """The error for an output whose memory cannot be had."""
@@ -157,19 +143,18 @@ def as_tensor(value: Any, attribute: str) -> Array:
         return np.array(value)
     if isinstance(value, int):
         if not -(1 << 63) <= value < 1 << 63:
-            raise InvalidValueError(f"{attribute} is {value}, beyond int64; give a NumPy scalar for another type", attribute=attribute)
+            raise InvalidValueError(f"{attribute} is {value}, beyond int64; give a NumPy scalar for another type")
         return np.array(value, np.int64)
     if isinstance(value, float):
         return as_float(value, attribute)
     if isinstance(value, (str, bytes)):
-        return strings([value], attribute).reshape(())
+        return as_strings([value], attribute).reshape(())
     if hasattr(value, "data_type") and hasattr(value, "dims"):
         from numbaops.tensors import to_array
 
         return to_array(value)
     raise InvalidTypeError(
-        f"{attribute} is a {type(value).__name__}; allowed: an array, a NumPy scalar, a TensorProto, or a bool, int, float or str",
-        attribute=attribute,
+        f"{attribute} is a {type(value).__name__}; allowed: an array, a NumPy scalar, a TensorProto, or a bool, int, float or str"
     )
 
 
@@ -178,33 +163,14 @@ def as_float(value: Any, attribute: str) -> Array:
     double = np.array(value, np.float64)
     beyond = (np.abs(double) >= _FLOAT32_LIMIT) & ~np.isinf(double)
     if beyond.any():
-        raise InvalidValueError(f"{attribute} is {double[beyond].flat[0]}, beyond the range of float32", attribute=attribute)
+        raise InvalidValueError(f"{attribute} is {double[beyond].flat[0]}, beyond the range of float32")
     return double.astype(np.float32)
 
 
-def strings(values: Any, attribute: str) -> Array:
-    """A 1-D object array of ``str`` from ``str`` and UTF-8 ``bytes``."""
-    out = np.empty(len(values), object)
-    for i, value in enumerate(values):
-        if not isinstance(value, (str, bytes)):
-            raise InvalidTypeError(
-                f"{attribute} holds a {type(value).__name__} at position {i}; allowed: str and UTF-8 bytes", attribute=attribute
-            )
-        try:
-            out[i] = value.decode() if isinstance(value, bytes) else str(value)
-        except UnicodeDecodeError as error:
-            raise InvalidValueError(f"{attribute} is not UTF-8 at position {i}: {error}", attribute=attribute) from error
-    return out
-
-
 def _canonical(array: Array, attribute: str) -> Array:
-    try:
-        kind = of_dtype(array.dtype)
-    except InvalidTypeError as error:
-        error.attribute = attribute
-        raise
+    kind = of_dtype(array.dtype)
     if kind.kind == "string":
-        return strings(array.reshape(-1).tolist(), attribute).reshape(array.shape)
+        return as_strings(array.reshape(-1).tolist(), attribute).reshape(array.shape)
     plain = np.array(array, kind.dtype, order="C")
     codes = plain.reshape(-1).view(np.uint8)
     if kind is BY_NAME["bool"]:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy import ndarray
 
 from numbaops import dense
-from numbaops.convert import PackedTensor, pack, packed
+from numbaops.convert import PackedTensor, as_strings, check_out, check_shape, pack, packed
 from numbaops.dtypes import ElementType, element_type, of_dtype
-from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
-from numbaops.ops.base import Array, BoundOperator, Memo, as_float, as_tensor, strings
+from numbaops.errors import InvalidTypeError, InvalidValueError
+from numbaops.ops.base import Array, BoundOperator, Memo, as_float, as_tensor
 from numbaops.runtime import memory
 
 _INT64 = np.dtype(np.int64)
@@ -26,32 +26,32 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 def _integer(value: Any, attribute: str) -> int:
     try:
-        number = operator.index(value)
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
         number = None
-    if number is None or isinstance(value, (bool, np.bool_)):
-        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: an integer", attribute=attribute)
+    if number is None:
+        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: an integer")
     if not _INT64_MIN <= number <= _INT64_MAX:
-        raise InvalidValueError(f"{attribute} is {number}; allowed: {_INT64_MIN} to {_INT64_MAX}", attribute=attribute)
+        raise InvalidValueError(f"{attribute} is {number}; allowed: {_INT64_MIN} to {_INT64_MAX}")
     return number
 
 
 def _number(value: Any, attribute: str) -> float:
     if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: a number", attribute=attribute)
+        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: a number")
     try:
         return float(value)
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: a number", attribute=attribute) from error
+        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: a number") from error
     except OverflowError as error:
-        raise InvalidValueError(f"{attribute} is {value!r}, beyond the range of float32", attribute=attribute) from error
+        raise InvalidValueError(f"{attribute} is {value!r}, beyond the range of float32") from error
 
 
 def _items(values: Any, attribute: str) -> list[Any]:
     if isinstance(values, np.ndarray) and values.ndim == 1:
         return values.tolist()  # type: ignore[no-any-return]
     if not isinstance(values, (list, tuple)) and not hasattr(values, "MergeFrom"):  # protobuf's repeated fields
-        raise InvalidTypeError(f"{attribute} is {values!r}; allowed: a list", attribute=attribute)
+        raise InvalidTypeError(f"{attribute} is {values!r}; allowed: a list")
     return list(values)
 
 
@@ -61,9 +61,12 @@ def _sparse(value: Any, attribute: str) -> Array:
     if hasattr(value, "values") and hasattr(value, "indices") and hasattr(value, "dims"):
         return to_array(value)
     if isinstance(value, tuple) and len(value) == 3:
-        return dense_from_sparse(*value)
+        values, indices, shape = value
+        if isinstance(values, ndarray) and isinstance(indices, ndarray) and isinstance(shape, (tuple, list)):
+            return dense_from_sparse(values, indices, [_integer(dimension, "the shape") for dimension in shape])
+    came = f"({', '.join(type(part).__name__ for part in value)})" if isinstance(value, tuple) else type(value).__name__
     raise InvalidTypeError(
-        f"{attribute} is a {type(value).__name__}; allowed: a SparseTensorProto, or a tuple (values, indices, shape)", attribute=attribute
+        f"{attribute} is a {came}; allowed: a SparseTensorProto, or a tuple (values, indices, shape) of two arrays and a tuple"
     )
 
 
@@ -83,8 +86,8 @@ class Constant(BoundOperator):
         "value_floats": lambda value, name: as_float([_number(item, name) for item in _items(value, name)], name),
         "value_int": lambda value, name: np.array(_integer(value, name), np.int64),
         "value_ints": lambda value, name: np.array([_integer(item, name) for item in _items(value, name)], np.int64),
-        "value_string": lambda value, name: strings([value], name).reshape(()),
-        "value_strings": lambda value, name: strings(_items(value, name), name),
+        "value_string": lambda value, name: as_strings([value], name).reshape(()),
+        "value_strings": lambda value, name: as_strings(_items(value, name), name),
     }
 
     def bind(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +95,7 @@ class Constant(BoundOperator):
             came = " and ".join(given) or "none"
             raise self.error(InvalidValueError, f"exactly one attribute of {', '.join(self.version.attributes)} is allowed; {came} came")
         ((name, value),) = given.items()
-        result = self.convert(self._FROM[name], value, name)
+        result = self.check(name, self._FROM[name], value, name)
         self.check_element_type(of_dtype(result.dtype), self.version.outputs["output"], name)
         result.flags.writeable = False
         self.result = result
@@ -111,7 +114,7 @@ class Constant(BoundOperator):
         if packed:
             return self._packed(out)
         if out is not None:
-            self.check_out(out, result.dtype, result.shape)
+            self.check("out", check_out, out, result.dtype, result.shape)
             np.copyto(out, result)
             return out
         if result.nbytes < memory.SMALLEST or result.dtype == object:
@@ -155,7 +158,7 @@ class ConstantOfShape(BoundOperator):
     inputs = "int64[rank]"
 
     def bind(self, given: dict[str, Any]) -> dict[str, Any]:
-        array = self.convert(as_tensor, given.get("value", 0.0), "value")
+        array = self.check("value", as_tensor, given.get("value", 0.0), "value")
         if array.size != 1:
             raise self.error(InvalidValueError, f"value has {array.size} elements (shape {array.shape}); allowed: exactly one", "value")
         self.kind = of_dtype(array.dtype)
@@ -163,6 +166,7 @@ class ConstantOfShape(BoundOperator):
         if self.kind.kind == "string":
             raise self.error(InvalidTypeError, "value has element type string; allowed: any type but string", "value")
         self.element = dense.Element(array.reshape(()))
+        self.element.array.flags.writeable = False
         self.memo = Memo()
         return {"value": self.element.array}
 
@@ -193,7 +197,7 @@ class ConstantOfShape(BoundOperator):
             if packed:
                 return self._packed(dimensions, out)
             if out is not None:
-                self.check_out(out, element.array.dtype, dimensions)
+                self.check("out", check_out, out, element.array.dtype, dimensions)
                 dense.fill(out, element)
                 return out
             result = dense.filled(dimensions, element, math.prod(dimensions) * element.array.dtype.itemsize)
@@ -214,13 +218,10 @@ class ConstantOfShape(BoundOperator):
                 )
             dimensions = tuple(shape.tolist())
         elif isinstance(shape, (tuple, list)):
-            try:
-                dimensions = tuple(_integer(dimension, "shape") for dimension in shape)
-            except NumbaopsError as error:
-                raise self.complete(error) from None
+            dimensions = tuple(self.check("shape", _integer, dimension, "shape") for dimension in shape)
         else:
             raise self.error(InvalidTypeError, f"shape is {shape!r}; allowed: a tuple, a list or a 1-D int64 array", "shape")
-        _check_size(self, "shape", dimensions, self.element.array.dtype.itemsize)
+        self.check("shape", check_shape, dimensions, self.element.array.dtype.itemsize, "shape")
         return dimensions
 
     def _packed(self, dimensions: tuple[int, ...], out: Array | None) -> PackedTensor:
@@ -251,16 +252,12 @@ class EyeLike(BoundOperator):
     inputs = "[rows, columns]"
 
     def bind(self, given: dict[str, Any]) -> dict[str, Any]:
-        self.k = _integer(given.get("k", 0), "k")
+        self.k = self.check("k", _integer, given.get("k", 0), "k")
         self.kind: ElementType | None = None
         self.memo = Memo()
         if "dtype" not in given:
             return {"k": self.k}
-        try:
-            self.kind = element_type(given["dtype"])
-        except NumbaopsError as error:
-            error.attribute = "dtype"
-            raise
+        self.kind = self.check("dtype", element_type, given["dtype"])
         self.check_element_type(self.kind, self.version.outputs["output"], "dtype")
         self._check_numeric(self.kind, "dtype")
         return {"dtype": self.kind.name, "k": self.k}
@@ -280,7 +277,7 @@ class EyeLike(BoundOperator):
                 return copy()
         rows, columns, kind = self._shape(x)
         if out is not None:
-            self.check_out(out, kind.dtype, (rows, columns))
+            self.check("out", check_out, out, kind.dtype, (rows, columns))
         try:
             result = dense.diagonal(rows, columns, self.k, dense.one(kind.dtype), out)
         except MemoryError as error:
@@ -291,26 +288,19 @@ class EyeLike(BoundOperator):
 
     def _shape(self, x: Any) -> tuple[int, int, ElementType]:
         if isinstance(x, np.ndarray):
-            try:
-                given = of_dtype(x.dtype)
-            except NumbaopsError as error:
-                error.attribute = "x"
-                raise self.complete(error) from None
+            given = self.check("x", of_dtype, x.dtype)
             self.check_element_type(given, self.version.inputs["input"], "x")
             shape: tuple[int, ...] = x.shape
         elif isinstance(x, (tuple, list)):
             given = element_type("float")
-            try:
-                shape = tuple(_integer(dimension, "x") for dimension in x)
-            except NumbaopsError as error:
-                raise self.complete(error) from None
+            shape = tuple(self.check("x", _integer, dimension, "x") for dimension in x)
         else:
             raise self.error(InvalidTypeError, f"x is {x!r}; allowed: an array of rank 2, or a shape of two integers", "x")
         if len(shape) != 2:
             raise self.error(InvalidValueError, f"x has rank {len(shape)} (shape {list(shape)}); allowed: rank 2", "x")
         kind = self.kind or given
         self._check_numeric(kind, "x")
-        _check_size(self, "x", shape, kind.dtype.itemsize)
+        self.check("x", check_shape, shape, kind.dtype.itemsize, "x")
         return shape[0], shape[1], kind
 
     def _check_numeric(self, kind: ElementType, what: str) -> None:
@@ -320,16 +310,3 @@ class EyeLike(BoundOperator):
     @property
     def output_type(self) -> str:
         return f"{self.kind or 'type of x'}[rows, columns]"
-
-
-def _check_size(bound: BoundOperator, what: str, dimensions: tuple[int, ...], itemsize: int) -> None:
-    """Refuse a shape that no array can have, before anything is allocated."""
-    if 0 < math.prod(dimensions, start=itemsize) <= _INT64_MAX and min(dimensions, default=0) >= 0 and len(dimensions) <= 64:
-        return
-    if min(dimensions) < 0:
-        raise bound.error(InvalidValueError, f"{what} is {list(dimensions)}; dimensions must not be negative", what)
-    nbytes = math.prod((dimension or 1 for dimension in dimensions), start=itemsize)  # a zero excuses no other dimension: NumPy's rule
-    if nbytes > _INT64_MAX or len(dimensions) > 64:
-        raise bound.error(
-            InvalidValueError, f"{what} is {list(dimensions)}; allowed: at most 64 dimensions and {_INT64_MAX} bytes in all", what
-        )

