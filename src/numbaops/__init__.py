@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from numbaops.functional import constant, constant_of_shape, eye_like, operator
     from numbaops.opset import resolve
-    from numbaops.reference import ReferenceEvaluator
+    from numbaops.reference import InvalidModelError, ReferenceEvaluator
     from numbaops.runtime import memory
     from numbaops.tensors import from_array, to_array
 
@@ -44,6 +44,7 @@ _HOME = {
     "eye_like": "functional",
     "operator": "functional",
     "resolve": "opset",
+    "InvalidModelError": "reference",
     "ReferenceEvaluator": "reference",
     "memory": "runtime",
     "from_array": "tensors",
@@ -56,6 +57,7 @@ __all__ = [
     "ElementType",
     "EvaluationError",
     "FloatFormat",
+    "InvalidModelError",
     "InvalidTypeError",
     "InvalidValueError",
     "NumbaopsError",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numbaops
 from numbaops.cli import report
 from numbaops.dtypes import ElementType
 from numbaops.errors import EvaluationError
@@ -22,6 +23,8 @@ _VECTOR_FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw
 
 def package_version(name: str) -> str | None:
     """The version of an installed package, or None."""
+    if name == "numbaops":  # also where it runs without being installed
+        return numbaops.__version__
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
