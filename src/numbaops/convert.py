@@ -165,15 +165,26 @@ def check_packed_size(data: Bytes, element_type: ElementType, size: int) -> None
         raise InvalidValueError(f"{data.nbytes} bytes came for {size} elements of {element_type}; they take {wanted}")
 
 
-def check_shape(shape: tuple[int, ...], itemsize: int, what: str) -> None:
-    """Refuse a shape that no array can have, before anything is allocated; ``what`` begins the message."""
-    if 0 < math.prod(shape, start=itemsize) <= sys.maxsize and min(shape, default=0) >= 0 and len(shape) <= MAX_RANK:
-        return
-    if min(shape) < 0:
+def array_nbytes(shape: tuple[int, ...], itemsize: int, what: str) -> int:
+    """Bytes of an array of ``shape``; ``what`` begins the message of an error.
+
+    Raises:
+        InvalidValueError: no array can have that shape.
+    """
+    nbytes = itemsize
+    for dimension in shape:
+        if dimension <= 0:
+            break
+        nbytes *= dimension
+    else:
+        if nbytes <= sys.maxsize and len(shape) <= MAX_RANK:
+            return nbytes
+    if min(shape, default=0) < 0:
         raise InvalidValueError(f"{what} is {list(shape)}; dimensions must not be negative")
     # A zero dimension excuses no other: NumPy's rule.
     if math.prod((dimension or 1 for dimension in shape), start=itemsize) > sys.maxsize or len(shape) > MAX_RANK:
         raise InvalidValueError(f"{what} is {list(shape)}; allowed: at most {MAX_RANK} dimensions and {sys.maxsize} bytes in all")
+    return 0
 
 
 def as_strings(values: Iterable[Any], what: str) -> npt.NDArray[np.object_]:

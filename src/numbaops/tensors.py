@@ -5,7 +5,6 @@ Bits are moved, never values: NaN payloads, signalling NaNs and -0.0 arrive as t
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 import sys
@@ -18,7 +17,7 @@ from onnx import SparseTensorProto, TensorProto
 from onnx.checker import ValidationError
 from onnx.external_data_helper import load_external_data_for_tensor
 
-from numbaops.convert import PackedTensor, as_strings, check_shape, pack, unpack
+from numbaops.convert import PackedTensor, array_nbytes, as_strings, pack, unpack
 from numbaops.dtypes import BY_CODE, ElementType, of_dtype
 from numbaops.errors import AllocationError, InvalidTypeError, InvalidValueError, UnsupportedError
 
@@ -118,8 +117,7 @@ def dense_from_sparse(values: NDArray[Any], indices: NDArray[Any], shape: Sequen
     """
     row = of_dtype(values.dtype)
     dims = tuple(map(operator.index, shape))
-    check_shape(dims, row.dtype.itemsize, "the shape of the sparse tensor")
-    count = math.prod(dims)
+    count = array_nbytes(dims, row.dtype.itemsize, "the shape of the sparse tensor") // row.dtype.itemsize
     if of_dtype(indices.dtype).name != "int64":
         raise InvalidTypeError(f"sparse indices must be int64, not {indices.dtype}")
     if values.ndim != 1:
@@ -171,8 +169,7 @@ def _from_tensor(proto: TensorProto, base_dir: str) -> NDArray[Any]:
     if proto.HasField("segment"):
         raise UnsupportedError(f"{label}: is stored in segments; only whole tensors are supported")
     shape = tuple(proto.dims)
-    check_shape(shape, row.dtype.itemsize, f"{label}: the shape")
-    count = math.prod(shape)
+    count = array_nbytes(shape, row.dtype.itemsize, f"{label}: the shape") // row.dtype.itemsize
     field = _FIELD_OF.get(row.name, "int32_data")
 
     sources = [name for name in _FIELDS if getattr(proto, name)]

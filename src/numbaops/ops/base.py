@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -77,9 +78,13 @@ class BoundOperator:
         try:
             return function(*arguments)
         except NumbaopsError as error:
-            error.op_type, error.since_version = self.version.op_type, self.version.since_version
-            error.attribute = attribute
-            raise
+            raise self.located(error, attribute) from error.__cause__
+
+    def located(self, error: NumbaopsError, attribute: str) -> NumbaopsError:
+        """``error`` with this operator version filled in, and the attribute if it names none."""
+        error.op_type, error.since_version = self.version.op_type, self.version.since_version
+        error.attribute = error.attribute or attribute
+        return error
 
     def check_element_type(self, kind: ElementType, allowed: frozenset[ElementType], what: str) -> None:
         """Refuse an element type that this version lacks, unless types are not checked."""
@@ -146,7 +151,7 @@ def as_tensor(value: Any, attribute: str) -> Array:
             raise InvalidValueError(f"{attribute} is {value}, beyond int64; give a NumPy scalar for another type")
         return np.array(value, np.int64)
     if isinstance(value, float):
-        return as_float(value, attribute)
+        return np.array(as_float(value, attribute), np.float32)
     if isinstance(value, (str, bytes)):
         return as_strings([value], attribute).reshape(())
     if hasattr(value, "data_type") and hasattr(value, "dims"):
@@ -158,13 +163,11 @@ def as_tensor(value: Any, attribute: str) -> Array:
     )
 
 
-def as_float(value: Any, attribute: str) -> Array:
-    """Numbers as an attribute of kind FLOAT or FLOATS: rounded to float32, an error beyond its range."""
-    double = np.array(value, np.float64)
-    beyond = (np.abs(double) >= _FLOAT32_LIMIT) & ~np.isinf(double)
-    if beyond.any():
-        raise InvalidValueError(f"{attribute} is {double[beyond].flat[0]}, beyond the range of float32")
-    return double.astype(np.float32)
+def as_float(value: float, attribute: str) -> float:
+    """A number as an attribute of kind FLOAT; an error beyond the range of float32."""
+    if _FLOAT32_LIMIT <= abs(value) < math.inf:
+        raise InvalidValueError(f"{attribute} is {value}, beyond the range of float32")
+    return value
 
 
 def _canonical(array: Array, attribute: str) -> Array:
