@@ -130,7 +130,8 @@ def test_help_lists_the_commands_and_loads_no_library_that_takes_time() -> None:
 def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
     result = process(code=f"import sys; sys.modules[{missing!r}] = None; from numbaops.cli import main; sys.exit(main([]))")
     assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr == 'numbaops: error: the numbaops command needs its "cli" extra: pip install "numbaops[cli]"\n'
+    install = 'pip install "numbaops[cli]", or ".[cli]" in a checkout'
+    assert result.stderr == f'numbaops: error: the numbaops command needs its "cli" extra: {install}\n'
 
 
 def test_version(command: Command) -> None:
@@ -604,6 +605,23 @@ def test_save_follows_a_link(command: Command, tmp_path: Path, subtract: Path) -
     assert (tmp_path / "real.npz").is_file()
 
 
+def test_the_inputs_are_not_overwritten(command: Command, tmp_path: Path, subtract: Path) -> None:
+    np.savez(tmp_path / "both.npz", first=np.ones((2, 3), np.float32), second=np.ones((2, 3), np.float32))
+    before = (tmp_path / "both.npz").read_bytes()
+    result = command("run", subtract, "--inputs", tmp_path / "both.npz", "--save", tmp_path / "both.npz")
+    assert "the inputs are read from there" in one_line_error(result)
+    assert (tmp_path / "both.npz").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [(["--seed", "-1"], "--seed -1: allowed"), (["--dim", f"N={2**63}"], f"--dim N={2**63}: it takes")],
+    ids=["seed", "dim"],
+)
+def test_numbers_out_of_range_name_their_option(command: Command, subtract: Path, options: list[str], text: str) -> None:
+    assert text in one_line_error(command("run", subtract, *options))
+
+
 @pytest.mark.parametrize(
     ("target", "text"),
     [
@@ -611,8 +629,10 @@ def test_save_follows_a_link(command: Command, tmp_path: Path, subtract: Path) -
         (".", "not a regular file"),
         ("/dev/null", "/dev/null: not a regular file"),
         ("/proc/saved.npz", "/proc/saved.npz: no file can be written there"),
+        ("subtract.onnx", "ends in .npz"),
+        ("saved.npy", "ends in .npz"),
     ],
-    ids=["folder", "a-folder", "device", "not-writable"],
+    ids=["folder", "a-folder", "device", "not-writable", "the-model", "other-ending"],
 )
 def test_where_nothing_can_be_saved_nothing_runs(command: Command, tmp_path: Path, subtract: Path, target: str, text: str) -> None:
     if target.startswith("/") and not Path(target).parent.exists():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from numbaops.dtypes import ElementType, of_dtype
+from numbaops.dtypes import element_type as _element_type
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.runtime.threads import split
 
@@ -31,17 +32,21 @@ class PackedTensor:
 
     Attributes:
         data: the bytes, a 1-D uint8 array.
-        element_type: the element type.
+        element_type: the element type; any key of :func:`~numbaops.element_type` is accepted.
         shape: the shape of the tensor that the bytes stand for.
+
+    Raises:
+        InvalidTypeError: the bytes are no such array, or the type is string.
+        InvalidValueError: there are more or fewer bytes than the elements take.
     """
 
     __slots__ = ("data", "element_type", "shape")
 
-    def __init__(self, data: Bytes, element_type: ElementType, shape: tuple[int, ...]) -> None:
+    def __init__(self, data: Bytes, element_type: Any, shape: Sequence[int]) -> None:
         self.data = data
-        self.element_type = element_type
-        self.shape = shape
-        check_packed_size(data, element_type, self.size)
+        self.element_type = _element_type(element_type)
+        self.shape = tuple(shape)
+        packed_size(data, self.element_type, self.shape)
 
     @property
     def size(self) -> int:
@@ -80,6 +85,8 @@ def packed(array: npt.NDArray[Any]) -> PackedTensor:
     kind = of_dtype(array.dtype)
     if kind.packed:
         return PackedTensor(pack(array), kind, array.shape)
+    if kind.kind == "string":
+        raise InvalidTypeError("strings have no packed form; allowed: any other element type")
     plain = np.array(array, kind.dtype.newbyteorder("<") if kind.dtype.itemsize > 1 else kind.dtype, order="C")
     return PackedTensor(plain.reshape(-1).view(np.uint8), kind, array.shape)
 
@@ -131,21 +138,24 @@ def unpack(data: Bytes, element_type: ElementType, shape: tuple[int, ...], out: 
     Raises:
         InvalidValueError: ``data`` is too short or too long, or ``out`` does not fit.
     """
-    size = math.prod(shape)
-    check_packed_size(data, element_type, size)
+    size = packed_size(data, element_type, shape)
     if out is None:
-        out = np.empty(shape, element_type.dtype)
+        result = plain = np.empty(shape, element_type.dtype)
     else:
-        check_out(out, element_type.dtype, shape)
+        result, plain = out, check_out(out, element_type.dtype, shape)
+        if np.may_share_memory(plain, data):
+            data = data.copy()
+    codes = plain.reshape(-1).view(np.uint8)
+    if element_type.kind == "bool":
+        np.not_equal(data, 0, out=plain.reshape(-1))
+        return result
     if not element_type.packed:
-        plain = data.view(element_type.dtype.newbyteorder("<")) if element_type.dtype.itemsize > 1 else data.view(element_type.dtype)
-        out[...] = plain.reshape(shape)
-        return out
-    codes = out.reshape(-1).view(np.uint8)
+        codes[...] = data
+        return result if sys.byteorder == "little" else plain.byteswap(inplace=True)
     if size < JIT_FROM:
         each = np.unpackbits(data, count=size * element_type.bits, bitorder="little").reshape(size, element_type.bits)
         codes[...] = np.packbits(each, axis=1, bitorder="little")[:, 0]
-        return out
+        return result
     from numbaops.kernels import bits
 
     elements, whole_bytes = bits.group(element_type.bits)
@@ -155,14 +165,21 @@ def unpack(data: Bytes, element_type: ElementType, shape: tuple[int, ...], out: 
         kernel(data[start * whole_bytes : stop * whole_bytes], codes[start * elements : stop * elements])
 
     split(work, -(-size // elements), elements, 64)
-    return out
+    return result
 
 
-def check_packed_size(data: Bytes, element_type: ElementType, size: int) -> None:
-    """Refuse bytes that are not exactly those of ``size`` elements."""
+def packed_size(data: Any, element_type: ElementType, shape: tuple[int, ...]) -> int:
+    """The number of elements of ``shape``, once ``data`` are known to be the bytes of exactly so many."""
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous:
+        came = f"{data.dtype} array of rank {data.ndim}" if isinstance(data, np.ndarray) else type(data).__name__
+        raise InvalidTypeError(f"packed data came as {came}; allowed: a contiguous 1-D uint8 array")
+    if element_type.kind == "string":
+        raise InvalidTypeError("strings have no packed form; allowed: any other element type")
+    size = array_nbytes(shape, element_type.dtype.itemsize, "the shape") // element_type.dtype.itemsize
     wanted = element_type.packed_size(size)
     if data.nbytes != wanted:
         raise InvalidValueError(f"{data.nbytes} bytes came for {size} elements of {element_type}; they take {wanted}")
+    return size
 
 
 def array_nbytes(shape: tuple[int, ...], itemsize: int, what: str) -> int:
@@ -204,10 +221,10 @@ def as_strings(values: Iterable[Any], what: str) -> npt.NDArray[np.object_]:
     return out
 
 
-def check_out(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    """Refuse an ``out`` that results cannot be written to as they are."""
-    if not isinstance(out, np.ndarray):
-        raise InvalidTypeError(f"out is a {type(out).__name__}; allowed: a NumPy array", attribute="out")
+def check_out(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """``out`` as a plain array, once results are known to fit into it as they are."""
+    if type(out) is not np.ndarray and type(out) is not np.memmap:  # others change what indexing means, e.g. np.matrix
+        raise InvalidTypeError(f"out is a {type(out).__name__}; allowed: numpy.ndarray and numpy.memmap", attribute="out")
     if out.dtype != dtype:
         raise InvalidTypeError(f"out has dtype {out.dtype}; the result has {dtype}", attribute="out")
     if out.shape != shape:
@@ -216,3 +233,4 @@ def check_out(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         raise InvalidValueError("out is not C-contiguous or not aligned; allowed: a C-contiguous, aligned array", attribute="out")
     if not out.flags.writeable:
         raise InvalidValueError("out is read-only", attribute="out")
+    return out if type(out) is np.ndarray else out.view(np.ndarray)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from numbaops.errors import InvalidValueError
 from numbaops.runtime import memory
+from numbaops.runtime.settings import byte_setting
 from numbaops.runtime.threads import split
 
 Array = npt.NDArray[Any]
@@ -36,17 +36,19 @@ def stream_from() -> int:
 
     Twice the L3 cache, within 4 and 64 MiB: with 32 MiB of L3 the plain loop still wins at 32 MiB (41 against 29 GB/s), with
     300 MiB shared among many guests streaming wins from 64 MiB on (21 against 11 GB/s).
+
+    Raises:
+        InvalidValueError: the variable is not a number of bytes.
     """
-    chosen = os.environ.get("NUMBAOPS_STREAM_FROM")
-    if chosen:
-        if not chosen.isascii() or not chosen.isdigit():
-            raise InvalidValueError(f"NUMBAOPS_STREAM_FROM is {chosen!r}; allowed: a number of bytes", attribute="NUMBAOPS_STREAM_FROM")
-        return int(chosen)
+    return byte_setting("NUMBAOPS_STREAM_FROM", _beyond_cache)
+
+
+def _beyond_cache() -> int:
     try:
         cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")
     except (AttributeError, OSError, ValueError):
         cache = 0
-    return min(64 << 20, max(4 << 20, 2 * cache or 64 << 20))
+    return min(64 << 20, max(4 << 20, 2 * cache)) if cache > 0 else 64 << 20
 
 
 class Element:
@@ -105,7 +107,7 @@ def fill(out: Array, element: Element, resident: bool = True) -> None:
     words = out.reshape(-1).view(element.word)
     from numbaops import kernels
 
-    streaming = resident and out.nbytes >= stream_from()
+    streaming = out.nbytes >= stream_from() and resident
     low, high = element.low, element.high
     if element.wide:
         pairs = kernels.stream_pairs if streaming else kernels.fill_pairs
@@ -148,7 +150,7 @@ def diagonal(rows: int, columns: int, k: int, element: Element, out: Array | Non
 
     words = out.view(element.word)
     none = element.word.type(0)
-    clear = kernels.stream if resident and nbytes >= stream_from() else kernels.fill
+    clear = kernels.stream if nbytes >= stream_from() and resident else kernels.fill
 
     def write_rows(start: int, stop: int) -> None:
         part = words[start:stop]

@@ -138,7 +138,7 @@ def element_type(key: Any) -> ElementType:
 
     Args:
         key: an :class:`ElementType`; an ONNX name in any case (``"FLOAT8E4M3FN"``, ``"tensor(float)"``) or the name of
-            a NumPy or ml_dtypes dtype; a ``TensorProto.DataType`` number; or anything that ``np.dtype`` takes.
+            a NumPy or ml_dtypes dtype; a ``TensorProto.DataType`` number; a dtype or a scalar type.
 
     Raises:
         InvalidTypeError: no element type has that name, number or dtype.
@@ -151,7 +151,7 @@ def element_type(key: Any) -> ElementType:
         if (row := BY_CODE.get(int(key))) is not None:
             return row
         raise InvalidTypeError(f"no ONNX element type has the number {key}; TensorProto.DataType has 1 to {max(BY_CODE)}")
-    if key is not None and not isinstance(key, bool):
+    if key is not None and not isinstance(key, (bool, bytes)):
         try:
             return of_dtype(np.dtype(key))
         except TypeError:  # np.dtype's own, or ours from of_dtype: one message for both

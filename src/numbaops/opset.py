@@ -173,9 +173,11 @@ def resolve(op_type: str, opset: int | None = None, domain: str = "") -> Operato
 
     Raises:
         UnsupportedError: the operator is not in the table, or the opset is older than its first version.
-        InvalidTypeError: ``opset`` is not an integer.
+        InvalidTypeError: ``opset`` is not an integer, or a name is not a ``str``.
         InvalidValueError: ``opset`` is below 1.
     """
+    if not isinstance(op_type, str) or not isinstance(domain, str):
+        raise InvalidTypeError(f"op_type is {op_type!r} and domain {domain!r}; allowed: two str", attribute="op_type")
     if opset is None:
         opset = NEWEST_OPSET
     try:

@@ -60,7 +60,7 @@ def to_array(proto: TensorProto | SparseTensorProto, base_dir: str | os.PathLike
         UnsupportedError: the tensor is a segment of a larger one.
     """
     if isinstance(proto, TensorProto):
-        return _from_tensor(proto, "" if base_dir is None else os.fspath(base_dir))
+        return _from_tensor(proto, "" if base_dir is None else os.fsdecode(base_dir))
     if isinstance(proto, SparseTensorProto):
         values = to_array(proto.values, base_dir)
         # without any value, the indices may be left out
@@ -150,6 +150,8 @@ def dense_from_sparse(values: NDArray[Any], indices: NDArray[Any], shape: Sequen
         )
     if row.kind == "string":
         values = as_strings(values.tolist(), "sparse values")
+    elif row.kind == "bool":
+        values = values.view(np.uint8) != 0
     elif row.packed:
         values = (values.view(np.uint8) & np.uint8((1 << row.bits) - 1)).view(row.dtype)
     try:

@@ -15,7 +15,7 @@ from typing import Any
 
 from numbaops.errors import NumbaopsError
 
-EXTRA_MISSING = 'the numbaops command needs its "cli" extra: pip install "numbaops[cli]"'
+EXTRA_MISSING = 'the numbaops command needs its "cli" extra: pip install "numbaops[cli]", or ".[cli]" in a checkout'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +50,8 @@ def _guard(command: Callable[[], int]) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             status = command()
-            sys.stdout.flush()  # here, so that a closed pipe is noticed where it can be handled
+            if sys.stdout is not None:  # None where the shell closed it
+                sys.stdout.flush()  # here, so that a closed pipe is noticed where it can be handled
             return status
     except BrokenPipeError:
         # The reader has left, e.g. `| head`. The interpreter flushes stdout once more at exit: give it a place to write to.

@@ -96,6 +96,8 @@ def check_writable(path: Path) -> Path:
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise InvalidValueError(f"{path}: not a regular file")
+    if path.suffix != ".npz":  # least of all the model
+        raise InvalidValueError(f"{path}: outputs are saved in a file that ends in .npz")
     if not target.parent.is_dir():
         raise InvalidValueError(f"{path}: there is no folder {target.parent}")
     try:

@@ -127,8 +127,8 @@ def _dimensions(inputs: Sequence[Declared], feeds: Mapping[str, Any], sizes: Ite
     found: dict[str, int] = {}
     for text in sizes:
         name, _, size = text.rpartition("=")
-        if not (size.isascii() and size.isdigit()):
-            raise InvalidValueError(f"--dim {text}: it takes NAME=SIZE, the size a whole number")
+        if not (size.isascii() and size.isdigit() and int(size) < 1 << 63):
+            raise InvalidValueError(f"--dim {text}: it takes NAME=SIZE, the size a whole number below 2**63")
         if name not in symbols:
             raise InvalidValueError(f"--dim {text}: no input has a dimension {name!r}; symbolic dimensions: {_list(sorted(symbols))}")
         found[name] = int(size)

@@ -54,7 +54,11 @@ def run_model(
         for option, given in (("--input", input_files), ("--inputs", inputs), ("--dim", dims), ("--seed", seed)):
             if given not in (None, ()):
                 raise InvalidValueError(f"{option} needs a MODEL; without one, the input is that of onnx's own test")
+    if seed is not None and seed < 0:
+        raise InvalidValueError(f"--seed {seed}: allowed: a whole number from 0 on")
     target = None if save is None else check_writable(save)
+    if target is not None and inputs is not None and target == inputs.resolve():
+        raise InvalidValueError(f"--save {save}: the inputs are read from there")
     runs = repeat or (_RUNS_TO_COMPARE if compare else 1)
     with report.progress(1 + runs * (2 if compare else 1) + bool(profile)) as step:
         step("loading")

@@ -45,7 +45,7 @@ def make_write_packed_diagonal(bits: int) -> Callable[[Any, int, int, int, int],
             for i in range(max(0, -k), min(rows, columns - k)):
                 position = i * columns + i + k
                 shift = position % per_byte * bits
-                out[position // per_byte] = (out[position // per_byte] & ~(mask << shift)) | (code & mask) << shift
+                out[position // per_byte] = (out[position // per_byte] & (0xFF ^ mask << shift)) | (code & mask) << shift
 
     return write_packed_diagonal
 

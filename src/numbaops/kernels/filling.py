@@ -14,6 +14,7 @@ from typing import Any
 import numba
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from numbaops.runtime.jit import kernel
@@ -46,6 +47,9 @@ def fill_pairs(out: Any, low: int, high: int) -> None:
 @intrinsic  # type: ignore[untyped-decorator]
 def _store_line(typing_context: Any, array: Any, index: Any, first: Any, second: Any) -> Any:
     """Store 64 bytes at ``array[index]``, ``first`` and ``second`` in turn, past the caches; the address is a multiple of 64."""
+    flat = isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C" and array.aligned
+    if not flat or not isinstance(array.dtype, (types.Integer, types.Float)):
+        raise TypingError(f"stream takes a 1-D C-contiguous, aligned array of integers or floats, not {array}; fill takes all")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer, position, *words = arguments

@@ -142,6 +142,8 @@ def as_tensor(value: Any, attribute: str) -> Array:
         A new C-contiguous array in native byte order: bool bytes are 0 or 1, unused bits of sub-byte elements are zero, strings
         are ``str`` objects.
     """
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidTypeError(f"{attribute} is a masked array; allowed: an array without a mask")
     if isinstance(value, (np.ndarray, np.generic)):
         return _canonical(np.asarray(value), attribute)
     if isinstance(value, bool):

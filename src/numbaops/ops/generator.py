@@ -115,8 +115,7 @@ class Constant(BoundOperator):
         if packed:
             return self._packed(out)
         if out is not None:
-            self.check("out", check_out, out, result.dtype, result.shape)
-            np.copyto(out, result)
+            np.copyto(self.check("out", check_out, out, result.dtype, result.shape), result)
             return out
         if result.nbytes < memory.SMALLEST or result.dtype == object:
             return result.copy()
@@ -200,8 +199,7 @@ class ConstantOfShape(BoundOperator):
             if packed:
                 return self._packed(dimensions, out)
             if out is not None:
-                check_out(out, element.array.dtype, dimensions)
-                dense.fill(out, element)
+                dense.fill(check_out(out, element.array.dtype, dimensions), element)
                 return out
             result = dense.filled(dimensions, element, nbytes)
         except NumbaopsError as error:
@@ -213,7 +211,7 @@ class ConstantOfShape(BoundOperator):
         return result
 
     def _dimensions(self, shape: Any) -> tuple[int, ...]:
-        if isinstance(shape, np.ndarray):
+        if isinstance(shape, ndarray) and not isinstance(shape, np.ma.MaskedArray):
             integers = shape.dtype.kind == "i" and shape.dtype.itemsize == 8 if self.check_types else shape.dtype.kind in "iu"
             if shape.ndim != 1 or not integers:
                 raise self.error(
@@ -281,15 +279,16 @@ class EyeLike(BoundOperator):
                 return copy()
         try:
             rows, columns, kind = self._shape(x)
-            if out is not None:
-                check_out(out, kind.dtype, (rows, columns))
+            into = None if out is None else check_out(out, kind.dtype, (rows, columns))
         except NumbaopsError as error:
             raise self.located(error, "x") from error.__cause__
         try:
-            result = dense.diagonal(rows, columns, self.k, dense.one(kind.dtype), out)
+            result = dense.diagonal(rows, columns, self.k, dense.one(kind.dtype), into)
         except MemoryError as error:
             raise self.no_memory((rows, columns), kind) from error
-        if out is None and type(x) is ndarray:
+        if out is not None:
+            return out
+        if type(x) is ndarray:
             memo = self.memos.setdefault(x.dtype, Memo())
             memo.keep(x.shape, result)
             self.recent = x.dtype, memo

@@ -12,7 +12,9 @@ import functools
 import hashlib
 import logging
 import os
+import pickle
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +22,10 @@ from typing import Any, TypeVar
 import llvmlite
 import numba
 from numba.core import config
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.serialize import dumps
+from numba.core.sigutils import normalize_signature
 from numba.misc.appdirs import user_cache_dir
 
 log = logging.getLogger("numbaops")
@@ -50,7 +55,10 @@ def kernel(*signatures: str, key: tuple[Any, ...] = ()) -> Callable[[_F], _F]:
 def cache_directory() -> Path:
     """The folder of compiled kernels: ``NUMBAOPS_CACHE_DIR``, else ``numbaops`` in the user's cache folder."""
     chosen = os.environ.get("NUMBAOPS_CACHE_DIR")
-    return Path(chosen) if chosen else Path(user_cache_dir("numbaops", appauthor=False))
+    folder = Path(chosen or user_cache_dir("numbaops", appauthor=False)).expanduser()
+    if not chosen and not folder.is_absolute():  # XDG says to ignore an empty or relative XDG_CACHE_HOME
+        folder = Path("~/.cache/numbaops").expanduser()
+    return folder
 
 
 def warm_up(progress: Callable[[int, int, str], None] | None = None) -> tuple[int, int]:
@@ -60,7 +68,7 @@ def warm_up(progress: Callable[[int, int, str], None] | None = None) -> tuple[in
         progress: called before each one with the number done, the number in all, and the kernel's name; and once at the end.
 
     Returns:
-        How many were compiled, and how many came from the disk cache.
+        How many were compiled, and how many were there already, in this process or on disk.
     """
     from numbaops import kernels
 
@@ -68,16 +76,16 @@ def warm_up(progress: Callable[[int, int, str], None] | None = None) -> tuple[in
     work = [(dispatcher, signature) for dispatcher, signatures in _REGISTRY for signature in signatures]
     if config.DISABLE_JIT:
         work = []
-    hits = 0
+    compiled = 0
     for done, (dispatcher, signature) in enumerate(work):
         if progress is not None:
             progress(done, len(work), dispatcher.__name__)
-        before = sum(dispatcher.stats.cache_hits.values())
+        before = sum(dispatcher.stats.cache_misses.values())
         dispatcher.compile(signature)
-        hits += sum(dispatcher.stats.cache_hits.values()) - before
+        compiled += sum(dispatcher.stats.cache_misses.values()) - before
     if progress is not None:
         progress(len(work), len(work), "")
-    return len(work) - hits, hits
+    return compiled, len(work) - compiled
 
 
 @functools.cache
@@ -91,18 +99,27 @@ def _source_hash() -> str:
     return digest.hexdigest()[:20]
 
 
+if hasattr(os, "register_at_fork"):
+    # A child forked while another thread compiles would wait for ever for Numba's lock: fork between compilations instead.
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
+
+
 class _Locator:
     """What Numba's cache asks of a locator."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._py_file = function.__code__.co_filename
-        self._path = str(cache_directory() / _source_hash())
+        self.path = cache_directory() / _source_hash()
 
     def get_cache_path(self) -> str:
-        return self._path
+        return str(self.path)
 
     def ensure_cache_path(self) -> None:
-        os.makedirs(self._path, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
 
 
 class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
@@ -110,6 +127,42 @@ class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
         self._lineno = function.__code__.co_firstlineno
         self._locator = _Locator(function)
         self._filename_base = name
+
+
+class _Files:
+    """One file for each key. Numba's own index gives two processes that compile at once one file name for different code."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+
+    def path(self, key: tuple[Any, ...]) -> Path:
+        return self._folder / f"{self._name}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc"
+
+    def load(self, key: tuple[Any, ...]) -> Any:
+        try:
+            content = self.path(key).read_bytes()
+        except FileNotFoundError:
+            return None
+        stored, data = pickle.loads(content)
+        return data if stored == repr(key) else None
+
+    def save(self, key: tuple[Any, ...], data: Any) -> None:
+        path = self.path(key)
+        beside = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+        try:
+            beside.write_bytes(dumps((repr(key), data)))
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+    def remove(self, key: tuple[Any, ...]) -> None:
+        self.path(key).unlink(missing_ok=True)
+
+    def flush(self) -> None:
+        for path in self._folder.glob(f"{self._name}.*.nbc"):
+            path.unlink(missing_ok=True)
 
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]
@@ -124,11 +177,13 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         name = "-".join(parts) + f".py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
         self._impl = _Implementation(function, name)
         self._cache_path = self._impl.locator.get_cache_path()
-        self._cache_file = IndexDataCacheFile(cache_path=self._cache_path, filename_base=name, source_stamp=_source_hash())
+        self._cache_file = _Files(self._impl.locator.path, name)
         self.enable()
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return sig, codegen.magic_tuple(), (config.BOUNDSCHECK, config.OPT, config.DEBUGINFO_DEFAULT)
+        # Ahead of time a signature is a string, at a call a tuple of types: one key for both.
+        arguments, _ = normalize_signature(sig)
+        return tuple(map(str, arguments)), codegen.magic_tuple(), (config.BOUNDSCHECK, config.OPT, config.DEBUGINFO_DEFAULT)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -136,7 +191,7 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         except Exception as error:  # damaged or unreadable files raise anything, e.g. UnpicklingError or EOFError
             self._give_up("read", error)
             try:
-                os.unlink(self._cache_file._index_path)
+                self._cache_file.remove(self._index_key(sig, target_context.codegen()))
             except OSError:
                 pass
             return None

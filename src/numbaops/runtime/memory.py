@@ -12,16 +12,17 @@ again; 0 turns recycling off.
 from __future__ import annotations
 
 import collections
+import functools
+import itertools
 import mmap
 import os
-import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from numbaops.errors import InvalidValueError
+from numbaops.runtime.settings import byte_setting
 
 SMALLEST = 1 << 22
 """Outputs below this many bytes come from ``np.empty``: the C library recycles those itself without page faults, for less than
@@ -39,81 +40,80 @@ def _default_limit() -> int:
     return min(1 << 30, memory // 8)
 
 
-def _limit() -> int:
-    chosen = os.environ.get("NUMBAOPS_RECYCLE_LIMIT")
-    if not chosen:
-        return _default_limit()
-    if not chosen.isascii() or not chosen.isdigit():
-        raise InvalidValueError(
-            f"NUMBAOPS_RECYCLE_LIMIT is {chosen!r}; allowed: a number of bytes, 0 for no recycling", attribute="NUMBAOPS_RECYCLE_LIMIT"
-        )
-    return int(chosen)
+@functools.cache
+def limit() -> int:
+    """Bytes that may wait to be used again.
+
+    Raises:
+        InvalidValueError: ``NUMBAOPS_RECYCLE_LIMIT`` is not a number of bytes.
+    """
+    return byte_setting("NUMBAOPS_RECYCLE_LIMIT", _default_limit)
 
 
 class _Blocks:
-    """Free blocks by size, oldest first, bounded in bytes; safe for threads and for finalizers that run anywhere."""
+    """Free blocks by size, bounded in bytes.
+
+    Finalizers and signal handlers take and give blocks too, wherever the thread is just then: there is no lock that they could
+    find held, only operations of dicts and deques that cannot be interrupted.
+    """
 
     def __init__(self) -> None:
-        self.limit = _limit()
-        self.given: collections.deque[Block] = collections.deque()  # appended to without the lock, by finalizers
-        self.leased_bytes = 0
-        self.reused = 0
-        self.made = 0
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        # Another thread may have held the lock, half-way through a change of the free list.
-        self.lock = threading.Lock()
-        self.free: collections.OrderedDict[int, Block] = collections.OrderedDict()  # id -> block, oldest first
-        self.free_bytes = 0
+        self.free: dict[int, Block] = {}  # by ticket, oldest first
+        self.tickets: dict[int, collections.deque[int]] = {}  # by size; some may be of blocks dropped meanwhile
+        self.leased: dict[int, int] = {}  # id of a block -> its bytes
+        self.new_ticket = itertools.count()
+        self.reused_blocks, self.made_blocks = itertools.count(1), itertools.count(1)
+        self.reused = self.made = 0
 
     def give(self, block: Block) -> None:
-        # A finalizer may run while this very thread holds the lock: it must never wait for it. Whoever holds the lock sorts
-        # the block in, now or at the next use.
-        self.given.append(block)
-        if self.lock.acquire(blocking=False):
-            try:
-                self._sort_in()
-            finally:
-                self.lock.release()
+        self.leased.pop(id(block), None)
+        ticket = next(self.new_ticket)
+        self.free[ticket] = block
+        self.tickets.setdefault(block.nbytes, collections.deque()).append(ticket)
+        excess = self.free_bytes() - limit()
+        for oldest in list(self.free) if excess > 0 else ():
+            excess -= self.drop(oldest)
+            if excess <= 0:
+                break
 
-    def _sort_in(self) -> None:
-        while self.given:
-            block = self.given.popleft()
-            self.leased_bytes -= block.nbytes
-            self.free[id(block)] = block
-            self.free_bytes += block.nbytes
-        while self.free_bytes > self.limit:
-            self.free_bytes -= self.free.popitem(last=False)[1].nbytes
+    def drop(self, ticket: int) -> int:
+        """Give a block back to the system; returns its bytes."""
+        block = self.free.pop(ticket, None)
+        if block is None:
+            return 0
+        try:
+            self.tickets[block.nbytes].remove(ticket)
+        except ValueError:  # somebody took it from there meanwhile, and will find no block
+            pass
+        return block.nbytes
 
     def take(self, nbytes: int) -> tuple[Block, bool]:
         """A block of at least ``nbytes``, and whether it was used before (else it is fresh, and zero)."""
         size = _size_class(nbytes)
-        with self.lock:
-            self._sort_in()
-            for key in reversed(self.free):  # the one used last is the likeliest to be in cache
-                if self.free[key].nbytes == size:
-                    block = self.free.pop(key)
-                    self.free_bytes -= size
-                    self.leased_bytes += size
-                    self.reused += 1
-                    return block, True
+        tickets = self.tickets.get(size, ())
+        while tickets:
+            try:
+                block = self.free.pop(tickets.pop(), None)  # the one used last is the likeliest to be in cache
+            except IndexError:
+                break
+            if block is not None:
+                self.leased[id(block)] = size
+                self.reused = next(self.reused_blocks)
+                return block, True
         try:
             block = _new_block(size)
         except MemoryError:
             self.trim()
             block = _new_block(size)
-        with self.lock:
-            self.leased_bytes += size
-            self.made += 1
+        self.leased[id(block)] = size
+        self.made = next(self.made_blocks)
         return block, False
 
+    def free_bytes(self) -> int:
+        return sum(block.nbytes for block in list(self.free.values()))
+
     def trim(self) -> int:
-        with self.lock:
-            self._sort_in()
-            released, self.free_bytes = self.free_bytes, 0
-            self.free.clear()
-        return released
+        return sum(self.drop(ticket) for ticket in list(self.free))
 
 
 def _new_block(size: int) -> Block:
@@ -139,8 +139,6 @@ def _size_class(nbytes: int) -> int:
 
 
 _blocks = _Blocks()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_blocks.after_fork)
 
 
 class _Lease:
@@ -185,12 +183,12 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> tuple[np
 
 def recycles(nbytes: int) -> bool:
     """Whether an output of that size is recycled."""
-    return SMALLEST <= nbytes <= _blocks.limit
+    return SMALLEST <= nbytes <= limit()
 
 
 def enabled() -> bool:
     """Whether large outputs are recycled."""
-    return _blocks.limit > 0
+    return limit() > 0
 
 
 def trim() -> int:
@@ -201,7 +199,10 @@ def trim() -> int:
 def stats() -> dict[str, int]:
     """Counts since the process began: ``free_bytes`` waiting, ``leased_bytes`` in living arrays, blocks ``reused`` and ``made``,
     and the ``limit`` in bytes."""
-    with _blocks.lock:
-        _blocks._sort_in()
-        names = ("free_bytes", "leased_bytes", "reused", "made", "limit")
-        return {name: getattr(_blocks, name) for name in names}
+    return {
+        "free_bytes": _blocks.free_bytes(),
+        "leased_bytes": sum(list(_blocks.leased.values())),
+        "reused": _blocks.reused,
+        "made": _blocks.made,
+        "limit": limit(),
+    }

@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from numbaops.errors import InvalidValueError
+from numbaops.runtime.settings import thread_setting
 
 MINIMUM_SHARE = 1 << 21
 """Bytes below which a share costs more to hand over (14 to 25 us) than it saves."""
@@ -25,27 +25,24 @@ def thread_count() -> int:
         InvalidValueError: ``NUMBAOPS_NUM_THREADS`` is not an integer from 1 on.
     """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    chosen = os.environ.get("NUMBAOPS_NUM_THREADS")
-    if not chosen:
-        return cpus
-    if not chosen.isascii() or not chosen.isdigit() or int(chosen) < 1:
-        raise InvalidValueError(f"NUMBAOPS_NUM_THREADS is {chosen!r}; allowed: an integer from 1 on", attribute="NUMBAOPS_NUM_THREADS")
-    return min(cpus, int(chosen))
+    return min(cpus, thread_setting("NUMBAOPS_NUM_THREADS", lambda: cpus))
 
 
 class _Job:
-    """Shares of one piece of work; whoever is free takes the next."""
+    """Shares of one piece of work; whoever is free takes the next.
 
-    __slots__ = ("active", "closed", "error", "finished", "lock", "shares", "work")
+    There is no lock here or in the pool that a finalizer or a signal handler, which may run anywhere and make large outputs
+    too, could find held by its own thread: only operations of deques and queues that cannot be interrupted.
+    """
+
+    __slots__ = ("error", "joined", "left", "shares", "wake", "work")
 
     def __init__(self, work: Callable[[int, int], object], shares: list[tuple[int, int]]) -> None:
         self.work = work
         self.shares = collections.deque(shares)
-        self.lock = threading.Lock()
-        self.finished = threading.Lock()  # held while helpers that joined have not left
-        self.finished.acquire()
-        self.active = 0
-        self.closed = False
+        self.joined: collections.deque[None] = collections.deque()  # one item for each helper that came,
+        self.left: collections.deque[None] = collections.deque()  # and for each that went
+        self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -58,31 +55,22 @@ class _Job:
 
     def help(self) -> None:
         """What a pool thread does; it never raises."""
-        with self.lock:
-            if self.closed:
-                return
-            self.active += 1
+        self.joined.append(None)
         try:
             self.run()
         except BaseException as error:
             self.error = error
             self.shares.clear()
         finally:
-            with self.lock:
-                self.active -= 1
-                if self.closed and self.active == 0:
-                    self.finished.release()
+            self.left.append(None)
+            self.wake.put(None)
 
     def wait(self) -> None:
-        """Let nobody join any more and wait for those who did."""
-        with self.lock:
-            if not self.closed:
-                self.closed = True
-                if self.active == 0:
-                    return
-            elif self.active == 0:
-                return
-        self.finished.acquire()
+        """Wait for the helpers that may have taken a share; those that come now find none."""
+        self.shares.clear()
+        came = len(self.joined)
+        while len(self.left) < came:
+            self.wake.get()
 
 
 class _Pool:
@@ -93,19 +81,20 @@ class _Pool:
 
     def reset(self) -> None:
         self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        self.lock = threading.Lock()
+        self.growing = threading.Lock()
         self.size = 0
 
     def offer(self, job: _Job, helpers: int) -> None:
-        with self.lock:
-            while self.size < helpers:
-                try:
+        if self.size < helpers and self.growing.acquire(blocking=False):  # else somebody sees to it, this thread perhaps
+            try:
+                while self.size < helpers:
                     threading.Thread(target=self._serve, args=(self.jobs,), name=f"numbaops-{self.size}", daemon=True).start()
-                except RuntimeError:  # no more threads to be had, or the interpreter is ending: the caller does it all
-                    break
-                self.size += 1
-            helpers = min(helpers, self.size)
-        for _ in range(helpers):
+                    self.size += 1
+            except RuntimeError:  # no more threads to be had, or the interpreter is ending: the caller does it all
+                pass
+            finally:
+                self.growing.release()
+        for _ in range(min(helpers, self.size)):
             self.jobs.put(job)
 
     @staticmethod
@@ -136,19 +125,22 @@ def split(work: Callable[[int, int], object], size: int, bytes_each: int = 1, mu
     count = min(4 * threads, size * bytes_each // MINIMUM_SHARE)
     step = -(-size // (count * multiple)) * multiple
     job = _Job(work, [(start, min(start + step, size)) for start in range(0, size, step)])
-    _pool.offer(job, threads - 1)
-    interrupt: KeyboardInterrupt | None = None
+    failure: BaseException | None = None
     try:
+        _pool.offer(job, threads - 1)
         job.run()
-    finally:
-        job.shares.clear()
-        while True:
-            try:
-                job.wait()
-                break
-            except KeyboardInterrupt as error:  # helpers still write: leave only when they have left
-                interrupt = error
-    if interrupt is not None:
-        raise interrupt
-    if job.error is not None:
-        raise job.error
+    except BaseException as error:
+        failure = error
+    while True:
+        try:
+            job.wait()
+            break
+        except BaseException as error:  # from a signal handler, e.g. KeyboardInterrupt: leave only when no helper writes any more
+            failure = failure or error
+    failure = failure or job.error
+    del job.work, work  # the job may stay in the queue for a while, what it worked on must not
+    if failure is not None:
+        try:
+            raise failure
+        finally:
+            del failure, job  # no cycle of traceback and frame that would keep outputs alive
