@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import pickle
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -841,3 +843,36 @@ def test_errors_come_before_memory_is_taken() -> None:
         numbaops.eye_like((2**23, 2**22), k="1")
     with pytest.raises(InvalidValueError, match="out"):
         numbaops.constant_of_shape(huge, out=np.zeros(3, np.float32))
+
+
+# Array subclasses, whose indexing may mean something else
+
+
+@pytest.mark.parametrize(
+    "out", [np.full((2, 3), 7, np.float32).view(np.recarray), np.ma.array(np.full((2, 3), 7, np.float32))], ids=["recarray", "masked"]
+)
+def test_out_of_an_array_subclass_is_left_alone(out: np.ndarray) -> None:
+    for op_type, inputs in (("EyeLike", [EYE_INPUT]), ("ConstantOfShape", [SHAPE])):
+        bound = numbaops.operator(op_type)
+        version = bound.version.since_version
+        call = functools.partial(bound, *inputs, out=out)
+        assert_error(call, InvalidTypeError, op_type, version, "out", type(out).__name__)
+    assert (np.asarray(out) == 7).all()
+
+
+def test_out_in_a_memory_map(tmp_path: Path) -> None:
+    out = np.memmap(tmp_path / "out", np.float32, "w+", shape=(2, 3))
+    assert numbaops.eye_like(EYE_INPUT, out=out) is out
+    assert np.asarray(out).tolist() == [[1, 0, 0], [0, 1, 0]]
+
+
+def test_masked_arrays_are_refused() -> None:
+    masked = np.ma.array([2, 3], mask=[False, True])
+    assert_error(lambda: numbaops.constant_of_shape(masked), InvalidTypeError, "ConstantOfShape", 25, "shape")
+    assert_error(lambda: numbaops.constant(masked), InvalidTypeError, "Constant", 25, "value", "masked")
+
+
+@pytest.mark.parametrize(("op_type", "domain"), [(["EyeLike"], ""), ("EyeLike", None), (None, "")], ids=["list", "no-domain", "none"])
+def test_names_that_are_no_strings(op_type: Any, domain: Any) -> None:
+    with pytest.raises(InvalidTypeError, match="two str"):
+        numbaops.operator(op_type, None, domain)
