@@ -17,7 +17,7 @@ from numbaops import dense
 from numbaops.convert import PackedTensor, array_nbytes, as_strings, check_out, pack, packed
 from numbaops.dtypes import ElementType, element_type, of_dtype
 from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
-from numbaops.ops.base import Array, BoundOperator, Memo, as_float, as_tensor
+from numbaops.ops.base import MEMO_BYTES, Array, BoundOperator, Memo, as_float, as_tensor
 from numbaops.runtime import memory
 
 _INT64 = np.dtype(np.int64)
@@ -34,6 +34,14 @@ def _integer(value: Any, attribute: str) -> int:
     if not _INT64_MIN <= number <= _INT64_MAX:
         raise InvalidValueError(f"{attribute} is {number}; allowed: {_INT64_MIN} to {_INT64_MAX}")
     return number
+
+
+def _all_int(shape: tuple[Any, ...]) -> bool:
+    """Whether all items are of the type int: True and 1.0 equal 1, but only 1 is a dimension."""
+    for item in shape:  # noqa: SIM110 - all() takes three times as long for two items
+        if type(item) is not int:
+            return False
+    return True
 
 
 def _number(value: Any, attribute: str) -> float:
@@ -153,7 +161,7 @@ def _rebuild_dense(version: Any, result: Array, check_types: bool) -> Constant:
 class ConstantOfShape(BoundOperator):
     """ConstantOfShape: a tensor of a given shape with one value everywhere, float32 zero by default."""
 
-    __slots__ = ("element", "kind", "memo")
+    __slots__ = ("element", "kind", "memo", "recall")
 
     inputs = "int64[rank]"
 
@@ -168,6 +176,7 @@ class ConstantOfShape(BoundOperator):
         self.element = dense.Element(array.reshape(()))
         self.element.array.flags.writeable = False
         self.memo = Memo()
+        self.recall = self.memo.get
         return {"value": self.element.array}
 
     def __call__(self, shape: Any, *, out: Array | None = None, packed: bool = False) -> Any:
@@ -178,23 +187,16 @@ class ConstantOfShape(BoundOperator):
             out: a C-contiguous array of the result's dtype and shape to write into.
             packed: give a :class:`~numbaops.PackedTensor` instead of an array.
         """
-        key: bytes | tuple[int, ...] | None = None
         if out is None and not packed:
             if type(shape) is ndarray:
-                if shape.dtype is _INT64 and shape.ndim == 1:
-                    key = shape.tobytes()
-            elif type(shape) is tuple:
-                key = shape
-                for dimension in shape:
-                    if type(dimension) is not int:  # True and 1.0 equal 1, but only 1 is a dimension
-                        key = None
-                        break
-            if key is not None and (copy := self.memo.get(key)) is not None:
+                if shape.dtype is _INT64 and shape.ndim == 1 and (copy := self.recall(shape.tobytes())) is not None:
+                    return copy()
+            elif type(shape) is tuple and _all_int(shape) and (copy := self.recall(shape)) is not None:
                 return copy()
         element = self.element
         dimensions: tuple[int, ...] = ()
         try:
-            dimensions = tuple(shape.tolist()) if type(key) is bytes else self._dimensions(shape) if key is None else shape
+            dimensions = self._dimensions(shape)
             nbytes = array_nbytes(dimensions, element.array.dtype.itemsize, "shape")
             if packed:
                 return self._packed(dimensions, out)
@@ -206,8 +208,8 @@ class ConstantOfShape(BoundOperator):
             raise self.located(error, "shape") from error.__cause__
         except MemoryError as error:
             raise self.no_memory(dimensions, self.kind) from error
-        if key is not None:
-            self.memo.keep(key, result)
+        if nbytes <= MEMO_BYTES:
+            self.memo.keep(shape.tobytes() if type(shape) is ndarray and shape.dtype is _INT64 else dimensions, result)
         return result
 
     def _dimensions(self, shape: Any) -> tuple[int, ...]:
@@ -220,6 +222,8 @@ class ConstantOfShape(BoundOperator):
                     "shape",
                 )
             dimensions = tuple(shape.tolist())
+        elif type(shape) is tuple and _all_int(shape):
+            dimensions = shape
         elif isinstance(shape, (tuple, list)):
             dimensions = tuple(_integer(dimension, "shape") for dimension in shape)
         else:
@@ -249,15 +253,16 @@ class ConstantOfShape(BoundOperator):
 class EyeLike(BoundOperator):
     """EyeLike: a matrix shaped like the input with ones on the ``k``-th diagonal and zeros elsewhere."""
 
-    __slots__ = ("k", "kind", "memos", "recent")
+    __slots__ = ("hot", "k", "kind", "known")
 
     inputs = "[rows, columns]"
 
     def bind(self, given: dict[str, Any]) -> dict[str, Any]:
         self.k = self.check("k", _integer, given.get("k", 0), "k")
         self.kind: ElementType | None = None
-        self.memos: dict[np.dtype[Any], Memo] = {}  # by the input's dtype; the one used last needs no hash of the dtype (90 ns)
-        self.recent: tuple[np.dtype[Any] | None, Memo] = (None, Memo())
+        # By the input's dtype: the result's type and small results. The dtype used last needs no look-up (its hash takes 90 ns).
+        self.known: dict[np.dtype[Any], tuple[ElementType, Memo]] = {}
+        self.hot: tuple[np.dtype[Any] | None, Callable[[Any], Callable[[], Array] | None]] = (None, Memo().get)
         if "dtype" not in given:
             return {"k": self.k}
         self.kind = self.check("dtype", element_type, given["dtype"])
@@ -274,42 +279,46 @@ class EyeLike(BoundOperator):
             out: a C-contiguous array of the result's dtype and shape to write into.
         """
         if out is None and type(x) is ndarray:
-            dtype, memo = self.recent
-            if x.dtype is dtype and (copy := memo.get(x.shape)) is not None:
+            dtype, recall = self.hot
+            if x.dtype is dtype and (copy := recall(x.shape)) is not None:
                 return copy()
+        memo: Memo | None = None
+        into: Array | None = None
         try:
-            rows, columns, kind = self._shape(x)
-            into = None if out is None else check_out(out, kind.dtype, (rows, columns))
+            if isinstance(x, ndarray):
+                kind, memo = self.known.get(x.dtype) or self._learn(x.dtype)
+                shape: tuple[int, ...] = x.shape
+            else:
+                kind, shape = self._from_shape(x)
+            if len(shape) != 2:
+                raise InvalidValueError(f"x has rank {len(shape)} (shape {list(shape)}); allowed: rank 2")
+            nbytes = array_nbytes(shape, kind.dtype.itemsize, "x")
+            if out is not None:
+                into = check_out(out, kind.dtype, shape)
         except NumbaopsError as error:
             raise self.located(error, "x") from error.__cause__
         try:
-            result = dense.diagonal(rows, columns, self.k, dense.one(kind.dtype), into)
+            result = dense.diagonal(*shape, self.k, dense.one(kind.dtype), into)
         except MemoryError as error:
-            raise self.no_memory((rows, columns), kind) from error
+            raise self.no_memory(shape, kind) from error
         if out is not None:
             return out
-        if type(x) is ndarray:
-            memo = self.memos.setdefault(x.dtype, Memo())
-            memo.keep(x.shape, result)
-            self.recent = x.dtype, memo
+        if memo is not None and nbytes <= MEMO_BYTES:
+            memo.keep(shape, result)
+            self.hot = x.dtype, memo.get
         return result
 
-    def _shape(self, x: Any) -> tuple[int, int, ElementType]:
-        if isinstance(x, np.ndarray):
-            given = of_dtype(x.dtype)
-            self.check_element_type(given, self.version.inputs["input"], "x")
-            shape: tuple[int, ...] = x.shape
-        elif isinstance(x, (tuple, list)):
-            given = element_type("float")
-            shape = tuple(_integer(dimension, "x") for dimension in x)
-        else:
-            raise self.error(InvalidTypeError, f"x is {x!r}; allowed: an array of rank 2, or a shape of two integers", "x")
-        if len(shape) != 2:
-            raise self.error(InvalidValueError, f"x has rank {len(shape)} (shape {list(shape)}); allowed: rank 2", "x")
-        kind = self.kind or given
-        self._check_numeric(kind, "x")
-        array_nbytes(shape, kind.dtype.itemsize, "x")
-        return shape[0], shape[1], kind
+    def _learn(self, dtype: np.dtype[Any]) -> tuple[ElementType, Memo]:
+        """The result's type for a new dtype of the input, checked, and room for its small results."""
+        given = of_dtype(dtype)
+        self.check_element_type(given, self.version.inputs["input"], "x")
+        self._check_numeric(self.kind or given, "x")
+        return self.known.setdefault(dtype, (self.kind or given, Memo()))
+
+    def _from_shape(self, x: Any) -> tuple[ElementType, tuple[int, ...]]:
+        if not isinstance(x, (tuple, list)):
+            raise InvalidTypeError(f"x is {x!r}; allowed: an array of rank 2, or a shape of two integers")
+        return self.kind or element_type("float"), tuple(_integer(dimension, "x") for dimension in x)
 
     def _check_numeric(self, kind: ElementType, what: str) -> None:
         if kind.kind == "string":
