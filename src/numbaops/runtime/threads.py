@@ -68,8 +68,8 @@ class _Job:
     def wait(self) -> None:
         """Wait for the helpers that may have taken a share; those that come now find none."""
         self.shares.clear()
-        came = len(self.joined)
-        while len(self.left) < came:
+        # Read in this order, equal numbers say that all who had come by now have gone, also those who came too late for a share.
+        while len(self.left) < len(self.joined):
             self.wake.get()
 
 
