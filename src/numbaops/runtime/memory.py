@@ -83,7 +83,7 @@ class _Blocks:
             return 0
         try:
             self.tickets[block.nbytes].remove(ticket)
-        except ValueError:  # somebody took it from there meanwhile, and will find no block
+        except (KeyError, ValueError):  # not there yet, or taken meanwhile: whoever takes it finds no block
             pass
         return block.nbytes
 
