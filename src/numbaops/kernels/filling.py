@@ -38,10 +38,12 @@ def fill(out: Any, value: Any) -> None:
 
 @kernel(_FILL_PAIRS)
 def fill_pairs(out: Any, low: int, high: int) -> None:
-    """Write 128-bit elements: ``low`` and ``high`` alternate in ``out``, a 1-D uint64 array of even length."""
-    for i in range(0, out.size, 2):
+    """Write 128-bit elements: ``low`` and ``high`` in turn in ``out``, a 1-D uint64 array."""
+    for i in range(0, out.size - 1, 2):
         out[i] = low
         out[i + 1] = high
+    if out.size % 2:
+        out[out.size - 1] = low
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -84,7 +86,7 @@ if STREAMS:
 
     @kernel(_FILL_PAIRS)
     def stream_pairs(out: Any, low: Any, high: Any) -> None:
-        """``fill_pairs`` past the caches; also for other word widths, ``low`` at even and ``high`` at odd positions."""
+        """``fill_pairs`` past the caches; ``out`` is contiguous and aligned to its element."""
         lanes = LINE // out.itemsize
         head = min((-out.ctypes.data % LINE) // out.itemsize, out.size)
         tail = out.size - (out.size - head) % lanes
