@@ -205,17 +205,17 @@ def test_changed_callee_is_compiled_anew(tmp_path: Path, full: Path) -> None:
 
 
 def test_bounds_checked_code_is_kept_apart(full: Path) -> None:
-    """A pair written to an array of odd length is an error only with bounds checks."""
+    """Three elements of four bits written to one byte are an error only with bounds checks."""
     code = """
         try:
-            filling.fill_pairs(np.zeros(SIZE, np.uint64), np.uint64(1), np.uint64(2))
-            print(json.dumps(counts()["filling-fill_pairs"]))
+            filling.fill_packed[4](np.zeros(SIZE, np.uint8), 3, np.uint8(1))
+            print(json.dumps(counts()["filling-fill_packed-4"]))
         except IndexError:
-            print(json.dumps(["IndexError", *counts()["filling-fill_pairs"]]))
+            print(json.dumps(["IndexError", *counts()["filling-fill_packed-4"]]))
     """
     for want in ([0, 1], [1, 0]):
-        assert run(code.replace("SIZE", "3"), NUMBAOPS_CACHE_DIR=full, NUMBA_BOUNDSCHECK="1") == ["IndexError", *want]
-    assert run(code.replace("SIZE", "4"), NUMBAOPS_CACHE_DIR=full) == [1, 0]
+        assert run(code.replace("SIZE", "1"), NUMBAOPS_CACHE_DIR=full, NUMBA_BOUNDSCHECK="1") == ["IndexError", *want]
+    assert run(code.replace("SIZE", "2"), NUMBAOPS_CACHE_DIR=full) == [1, 0]
 
 
 def test_code_for_another_processor_is_kept_apart(full: Path) -> None:

@@ -119,7 +119,7 @@ RULES = {
     "runtime.jit": Rule("errors", "kernels", others="numba llvmlite"),
     "runtime.threads": Rule("errors runtime.settings"),
     "runtime.memory": Rule("errors runtime.settings", others="numpy"),
-    "kernels": Rule("runtime", others="numpy numba llvmlite"),
+    "kernels": Rule("runtime kernels", others="numpy numba llvmlite"),
     "convert": Rule("errors dtypes runtime", "kernels tensors", others="numpy ml_dtypes"),
     "dense": Rule("errors runtime", "kernels", others="numpy"),
     "tensors": Rule("errors dtypes convert", others="numpy ml_dtypes onnx"),

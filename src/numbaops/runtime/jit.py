@@ -54,11 +54,13 @@ def kernel(*signatures: str, key: tuple[Any, ...] = ()) -> Callable[[_F], _F]:
 
 def cache_directory() -> Path:
     """The folder of compiled kernels: ``NUMBAOPS_CACHE_DIR``, else ``numbaops`` in the user's cache folder."""
-    chosen = os.environ.get("NUMBAOPS_CACHE_DIR")
-    folder = Path(chosen or user_cache_dir("numbaops", appauthor=False)).expanduser()
-    if not chosen and not folder.is_absolute():  # XDG says to ignore an empty or relative XDG_CACHE_HOME
-        folder = Path("~/.cache/numbaops").expanduser()
-    return folder
+    if chosen := os.environ.get("NUMBAOPS_CACHE_DIR"):
+        return Path(os.path.expanduser(chosen))
+    # XDG says to ignore an empty or relative XDG_CACHE_HOME
+    for folder in (user_cache_dir("numbaops", appauthor=False), os.path.expanduser("~/.cache/numbaops")):
+        if os.path.isabs(folder):
+            return Path(folder)
+    return Path(os.devnull, "numbaops")  # there is no home: nowhere to keep kernels
 
 
 def warm_up(progress: Callable[[int, int, str], None] | None = None) -> tuple[int, int]:
@@ -157,9 +159,6 @@ class _Files:
             beside.unlink(missing_ok=True)
             raise
 
-    def remove(self, key: tuple[Any, ...]) -> None:
-        self.path(key).unlink(missing_ok=True)
-
     def flush(self) -> None:
         for path in self._folder.glob(f"{self._name}.*.nbc"):
             path.unlink(missing_ok=True)
@@ -190,10 +189,6 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
             return super().load_overload(sig, target_context)
         except Exception as error:  # damaged or unreadable files raise anything, e.g. UnpicklingError or EOFError
             self._give_up("read", error)
-            try:
-                self._cache_file.remove(self._index_key(sig, target_context.codegen()))
-            except OSError:
-                pass
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
