@@ -122,6 +122,7 @@ RULES = {
     "kernels": Rule("runtime kernels", others="numpy numba llvmlite"),
     "convert": Rule("errors dtypes runtime", "kernels tensors", others="numpy ml_dtypes"),
     "dense": Rule("errors runtime", "kernels", others="numpy"),
+    "numba_types": Rule("__init__ errors dtypes numba_types", "numba_types", others="numpy numba llvmlite"),
     "tensors": Rule("errors dtypes convert", others="numpy ml_dtypes onnx"),
     "ops": Rule("errors dtypes runtime convert dense ops", "kernels tensors", others="numpy ml_dtypes"),
     "opset": Rule("errors dtypes ops", others="numpy"),

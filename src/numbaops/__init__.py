@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from numbaops.functional import constant, constant_of_shape, eye_like, operator
+    from numbaops.numba_types import register_numba_types
     from numbaops.opset import resolve
     from numbaops.reference import InvalidModelError, ReferenceEvaluator
     from numbaops.runtime import memory
@@ -43,6 +44,7 @@ _HOME = {
     "constant_of_shape": "functional",
     "eye_like": "functional",
     "operator": "functional",
+    "register_numba_types": "numba_types",
     "resolve": "opset",
     "InvalidModelError": "reference",
     "ReferenceEvaluator": "reference",
@@ -71,6 +73,7 @@ __all__ = [
     "from_array",
     "memory",
     "operator",
+    "register_numba_types",
     "resolve",
     "to_array",
 ]
