@@ -342,3 +342,22 @@ def test_strings_have_no_bytes() -> None:
         packed(np.array(["a", "b"], object))
     with pytest.raises(InvalidTypeError, match="string"):
         PackedTensor(np.zeros(0, np.uint8), BY_NAME["string"], (3,))
+
+
+@pytest.mark.parametrize("shape", [(np.int64(2**62), np.int64(4)), np.array([65536, 65536, 65536, 65536])], ids=["scalars", "array"])
+def test_shapes_of_numpy_integers_do_not_wrap(shape: Any) -> None:
+    with pytest.raises(InvalidValueError, match="bytes in all"):
+        PackedTensor(np.zeros(0, np.uint8), "int4", shape)
+
+
+@pytest.mark.parametrize("shape", [(2.0, 3), 6, None, "23"])
+def test_shapes_that_are_no_integers(shape: Any) -> None:
+    with pytest.raises(InvalidTypeError, match="a sequence of integers"):
+        PackedTensor(np.zeros(3, np.uint8), "int4", shape)
+
+
+def test_out_may_overlap_the_packed_bytes() -> None:
+    both = np.random.default_rng(0).integers(0, 256, 20000).astype(np.uint8)
+    packed = PackedTensor(both[:10000], "int4", (20000,))
+    wanted = packed.unpack()
+    assert (packed.unpack(out=both.view(wanted.dtype)).view(np.uint8) == wanted.view(np.uint8)).all()

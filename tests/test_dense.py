@@ -146,12 +146,12 @@ def test_fill_leaves_what_lies_around(seen: Seen, name: str) -> None:
 def test_fill_takes_the_path_of_its_size(seen: Seen, name: str) -> None:
     out = oracle.array(name, (1000,), [CODES[name][1]] * 1000)
     dense.fill(out, element(name, CODES[name][1]))
-    wanted = seen.path.fill_pairs if name == "complex128" else seen.path.fill
+    wanted = seen.path.fill_pairs if name.startswith("complex") else seen.path.fill
     assert set(seen.kernels) == ({wanted} if wanted else set())
     assert len(seen.ranges) == (1 if wanted else 0)
     if wanted:
-        assert len(seen.ranges[0]) > 2 if seen.path.split else seen.ranges[0] == [(0, out.nbytes // min(8, out.itemsize))]
-        words = 64 // min(8, out.itemsize)
+        assert len(seen.ranges[0]) > 2 if seen.path.split else seen.ranges[0] == [(0, out.nbytes // out.dtype.alignment)]
+        words = 64 // out.dtype.alignment
         assert all(start % words == 0 for start, _ in seen.ranges[0])  # whole cache lines, and whole pairs
 
 
@@ -346,9 +346,10 @@ def test_element_is_its_bits(name: str) -> None:
     for code in CODES[name]:
         one = element(name, code)
         size = one.array.itemsize
-        assert one.wide == (size == 16)
-        assert one.word == np.dtype(f"uint{8 * min(size, 8)}")
-        assert (int(one.low), int(one.high)) == (code % 2**64, code >> 64 if one.wide else code)
+        word = size // 2 if name.startswith("complex") else size  # arrays are aligned to a part of a complex number only
+        assert one.wide == (word < size)
+        assert one.word == np.dtype(f"uint{8 * word}")
+        assert (int(one.low), int(one.high)) == (code % 2 ** (8 * word), code >> 8 * word if one.wide else code)
         assert one.zero == (code == 0)
         assert one.builtin == (oracle.TYPES[name].dtype.__module__ == "numpy")
 
@@ -394,3 +395,23 @@ def test_a_bad_start_of_streaming_is_an_error(monkeypatch: pytest.MonkeyPatch, t
     with pytest.raises(InvalidValueError, match=r"NUMBAOPS_STREAM_FROM is .*; allowed: a number of bytes") as caught:
         dense.stream_from()
     assert caught.value.attribute == "NUMBAOPS_STREAM_FROM"
+
+
+# Arrays that are aligned to their elements, but not to eight bytes
+
+
+@pytest.mark.parametrize("shift", [0, 4, 8, 12])
+def test_complex64_at_every_alignment(monkeypatch: pytest.MonkeyPatch, shift: int) -> None:
+    monkeypatch.setattr(dense, "JIT_FROM", 0)
+    monkeypatch.setattr(dense, "COPY_BELOW", -1)
+    monkeypatch.setattr(dense, "stream_from", lambda: 0)
+    around = np.zeros(8 * 1000 + 128, np.uint8)
+    start = -around.ctypes.data % 64 + shift
+    out = around[start : start + 8000].view(np.complex64)
+    dense.fill(out, element("complex64", 0x3F80000040000000))
+    assert (out.view(np.uint64) == 0x3F80000040000000).all()
+    assert not around[:start].any()
+    assert not around[start + 8000 :].any()
+    matrix = out.reshape(20, 50)
+    dense.diagonal(20, 50, 3, dense.one(np.dtype(np.complex64)), matrix)
+    assert (matrix == np.eye(20, 50, 3, np.complex64)).all()

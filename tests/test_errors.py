@@ -876,3 +876,15 @@ def test_masked_arrays_are_refused() -> None:
 def test_names_that_are_no_strings(op_type: Any, domain: Any) -> None:
     with pytest.raises(InvalidTypeError, match="two str"):
         numbaops.operator(op_type, None, domain)
+
+
+def test_opset_of_another_type_is_refused_also_after_its_equal_was_used() -> None:
+    numbaops.constant_of_shape((2,), opset=25)
+    for opset in (25.0, []):
+        with pytest.raises(InvalidTypeError, match="opset is"):
+            numbaops.constant_of_shape((2,), opset=opset)
+
+
+def test_eye_like_of_a_type_without_zero() -> None:
+    with pytest.raises(InvalidTypeError, match="no zero"):
+        numbaops.resolve("EyeLike").bind({"dtype": "float8e8m0"}, check_types=False)

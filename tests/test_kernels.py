@@ -416,3 +416,14 @@ def test_only_the_runtime_decorates() -> None:
     root = Path(numbaops.__file__).parent
     found = {path.relative_to(root).as_posix(): decorators_of(ast.parse(path.read_text("utf-8"))) for path in sorted(root.rglob("*.py"))}
     assert {path for path, names in found.items() if names} == {"runtime/jit.py"}
+
+
+def test_stream_to_words_that_are_not_aligned() -> None:
+    around = np.zeros(1000, np.uint8)
+    start = -around.ctypes.data % 64 + 3
+    out = around[start : start + 800].view(np.uint64)
+    kernels.stream(out, np.uint64(0x0102030405060708))
+    kernels.stream_pairs(out[1:], np.uint64(1), np.uint64(2))
+    assert out.tolist() == [0x0102030405060708] + [1, 2] * 49 + [1]
+    assert not around[:start].any()
+    assert not around[start + 800 :].any()

@@ -708,3 +708,15 @@ def test_end_of_the_process_with_living_arrays(hold: str) -> None:
         print("done")
     """
     assert run_python(code) == "done"
+
+
+def test_output_whose_block_would_pass_the_limit_is_not_recycled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "limit", lambda: 5_000_000)
+    assert memory.recycles(4_500_000)
+    assert not memory.recycles(4_990_000)  # its block has 5 MiB
+
+
+def test_impossible_size_is_a_memory_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "limit", lambda: 1 << 70)
+    with pytest.raises(MemoryError):
+        memory.empty((2**63 - 1,), np.dtype(np.int8), 2**63 - 1)

@@ -13,6 +13,7 @@ import threading
 import unittest
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -594,3 +595,92 @@ def test_light_resnet50_gives_the_stored_output() -> None:
     wanted = numpy_helper.to_array(onnx.load_tensor(folder / "light_resnet50_output_0.pb"))
     x = (np.arange(3 * 224 * 224) / (3 * 224 * 224)).astype(np.float32).reshape(1, 3, 224, 224)
     np.testing.assert_allclose(evaluate(folder / "light_resnet50.onnx", {"gpu_0/data_0": x}), wanted, rtol=1e-3, atol=1e-7)
+
+
+# Arrays that code of others keeps
+
+
+class Keeps(onnx.reference.op_run.OpRun):
+    op_domain = "test"
+    kept = np.ones(2, np.float32)
+
+    def _run(self) -> tuple[np.ndarray]:
+        return (self.kept,)
+
+
+def test_outputs_that_a_new_operator_keeps_are_copied() -> None:
+    made = model([node("Keeps", "", "y", domain="test")])
+    made.opset_import.append(helper.make_opsetid("test", 1))
+    evaluator = ReferenceEvaluator(made, new_ops=[Keeps])
+    evaluator.run(None, {})[0][:] = 99
+    assert evaluator.run(None, {})[0].tolist() == [1, 1]
+
+
+def test_outputs_that_an_evaluator_of_onnx_keeps_are_copied() -> None:
+    function = helper.make_function(
+        "f", "F", [], ["y"], [node("Constant", "", "y", value_floats=[1.0, 2.0])], [helper.make_opsetid("", 21)]
+    )
+    theirs = onnx.reference.ReferenceEvaluator(function)
+    call = graph([node("F", "", "y", domain="f")])
+    evaluator = ReferenceEvaluator(call, opsets={"": 21, "f": 1}, functions=[theirs])
+    evaluator.run(None, {})[0][:] = 99
+    assert evaluator.run(None, {})[0].tolist() == [1, 2]
+
+
+def test_items_of_a_sequence_that_is_fed_as_a_tuple_are_copied() -> None:
+    sequence = helper.make_tensor_sequence_value_info("s", FLOAT, None)
+    made = model([node("Constant", "", "zero", value_int=0), node("SequenceAt", "s zero", "y")], [sequence])
+    fed = np.ones(2, np.float32)
+    output = evaluate(made, {"s": (fed,)})
+    assert not np.shares_memory(output, fed)
+    assert output.flags.writeable
+
+
+def test_a_value_without_a_name_cannot_be_fed() -> None:
+    made = model([helper.make_node("Clip", ["x", "", "top"], ["y"])], "x top")
+    with pytest.raises(EvaluationError, match="without a name"):
+        evaluate(made, {"x": np.zeros(2, np.float32), "top": np.float32(1), "": np.float32(0.5)})
+
+
+@pytest.mark.parametrize("op_type", ["EyeLike", "ConstantOfShape"])
+def test_a_list_is_no_tensor(op_type: str) -> None:
+    with pytest.raises(InvalidTypeError, match="is a list; allowed: an array"):
+        evaluate(model([node(op_type, "x", "y")], "x"), {"x": [2, 3]})
+
+
+# External data
+
+
+def external(values: np.ndarray, path: Path) -> onnx.TensorProto:
+    path.write_bytes(values.tobytes())
+    tensor = onnx.TensorProto(name="values", data_type=helper.np_dtype_to_tensor_dtype(values.dtype), dims=values.shape)
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=path.name)
+    return tensor
+
+
+def test_sparse_tensors_with_values_beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = external(np.array([5, 7], np.float32), tmp_path / "values.bin")
+    indices = onnx.numpy_helper.from_array(np.array([0, 2]))
+    sparse = onnx.SparseTensorProto(values=values, indices=indices, dims=[3])
+    made = model([node("Constant", "", "c", sparse_value=sparse), node("Add", "c values", "y")], sparse_initializer=[sparse])
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    monkeypatch.chdir("/")
+    assert evaluate(tmp_path / "m.onnx").tolist() == [10, 0, 14]
+    with (tmp_path / "m.onnx").open("rb") as file:
+        assert evaluate(file).tolist() == [10, 0, 14]
+
+
+def test_external_data_of_a_model_without_a_folder(tmp_path: Path) -> None:
+    made = model([node("Identity", "values", "y")], initializer=[external(np.ones(2, np.float32), tmp_path / "values.bin")])
+    with pytest.raises(EvaluationError, match=r"'values' is stored in another file.*give the model's path, or load it with onnx.load"):
+        evaluate(made.SerializeToString())
+
+
+def test_bodies_for_attributes_are_not_kept_for_ever() -> None:
+    constant = helper.make_node("Constant", [], ["y"])
+    constant.attribute.add(name="value_int", ref_attr_name="value", type=onnx.AttributeProto.INT)
+    function = helper.make_function("f", "F", [], ["y"], [constant], [helper.make_opsetid("", 21)], attributes=["value"])
+    evaluator = ReferenceEvaluator(function)
+    assert [int(evaluator.run(None, {}, attributes={"value": value})[0]) for value in range(200)] == list(range(200))
+    assert len(evaluator._specialised) <= 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,10 @@ class PackedTensor:
     def __init__(self, data: Bytes, element_type: Any, shape: Sequence[int]) -> None:
         self.data = data
         self.element_type = _element_type(element_type)
-        self.shape = tuple(shape)
+        try:
+            self.shape = tuple(map(operator.index, shape))
+        except TypeError as error:
+            raise InvalidTypeError(f"the shape is {shape!r}; allowed: a sequence of integers") from error
         packed_size(data, self.element_type, self.shape)
 
     @property

@@ -26,8 +26,7 @@ NumPy writes one by one; its own dtypes it writes at memory speed."""
 JIT_FROM = 1 << 21
 """Bytes from which a kernel beats ``ndarray.fill`` by enough (29 against 37 us at 2 MiB) to load Numba for it."""
 
-_UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
-_WORDS: dict[int, np.dtype[Any]] = {np.dtype(word).itemsize: np.dtype(word) for word in _UNSIGNED} | {16: np.dtype(np.uint64)}
+_WORDS = {np.dtype(word).itemsize: np.dtype(word) for word in (np.uint8, np.uint16, np.uint32, np.uint64)}
 
 
 @functools.cache
@@ -56,9 +55,9 @@ class Element:
 
     Attributes:
         array: the element, of rank 0.
-        word: the unsigned dtype that it is written as.
-        low: its bits; of a 128-bit element the first word.
-        high: the second word of a 128-bit element, else the same as ``low``.
+        word: the unsigned dtype that it is written as, of the dtype's alignment: complex elements are two words.
+        low: its bits, or those of the first word.
+        high: the second of two words, else the same as ``low``.
         zero: whether all bits are zero.
         builtin: whether the dtype is one of NumPy's own.
     """
@@ -67,7 +66,7 @@ class Element:
 
     def __init__(self, array: Array) -> None:
         self.array = array
-        self.word: np.dtype[Any] = _WORDS[array.dtype.itemsize]
+        self.word: np.dtype[Any] = _WORDS[array.dtype.alignment]
         words = array.reshape(1).view(self.word)
         self.low, self.high = words[0], words[-1]
         self.zero = not (self.low or self.high)
@@ -76,7 +75,7 @@ class Element:
     @property
     def wide(self) -> bool:
         """Whether the element takes two words."""
-        return self.array.dtype.itemsize == 16
+        return self.array.dtype.itemsize > self.word.itemsize
 
 
 def filled(shape: tuple[int, ...], element: Element, nbytes: int) -> Array:

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from numbaops.ops.base import Array, BoundOperator
-from numbaops.opset import resolve
+from numbaops.opset import OperatorVersion, resolve
 
 if TYPE_CHECKING:
     from numbaops.convert import PackedTensor
@@ -37,9 +37,9 @@ def operator(op_type: str, opset: int | None = None, domain: str = "", **attribu
     return resolve(op_type, opset, domain).bind(attributes)
 
 
-@functools.lru_cache(maxsize=128)
-def _plain(op_type: str, opset: int | None) -> BoundOperator:
-    return resolve(op_type, opset).bind({})
+@functools.cache
+def _plain(version: OperatorVersion) -> BoundOperator:
+    return version.bind({})
 
 
 def constant(
@@ -123,7 +123,7 @@ def constant_of_shape(
 
     Source: https://onnx.ai/onnx/operators/onnx__ConstantOfShape.html
     """
-    bound = _plain("ConstantOfShape", opset) if value is None else operator("ConstantOfShape", opset, value=value)
+    bound = _plain(resolve("ConstantOfShape", opset)) if value is None else operator("ConstantOfShape", opset, value=value)
     result: Array | PackedTensor = bound(shape, out=out, packed=packed)
     return result
 
@@ -154,6 +154,6 @@ def eye_like(x: Any, dtype: Any = None, k: int = 0, *, opset: int | None = None,
     Source: https://onnx.ai/onnx/operators/onnx__EyeLike.html
     """
     plain = dtype is None and type(k) is int and k == 0
-    bound = _plain("EyeLike", opset) if plain else operator("EyeLike", opset, dtype=dtype, k=k)
+    bound = _plain(resolve("EyeLike", opset)) if plain else operator("EyeLike", opset, dtype=dtype, k=k)
     result: Array = bound(x, out=out)
     return result

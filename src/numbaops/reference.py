@@ -20,17 +20,20 @@ from onnx.reference import op_run
 from numbaops.engine import feeds as _feeds
 from numbaops.engine.compat import optimized_operators, symbol_bindings
 from numbaops.engine.functions import FunctionTable, attribute_from_value, nodes_of, references, substitute
-from numbaops.engine.leaf import DeferredFunction, OpFunction, OwnOperator, ReferringNode, own_version
-from numbaops.engine.load import InvalidModelError, canonical_domain, canonical_node, imports_of, load_proto
+from numbaops.engine.leaf import DeferredFunction, OpFunction, OwnOperator, ReferringNode, own_version, sparse_parts
+from numbaops.engine.load import InvalidModelError, canonical_domain, canonical_node, folder_of, imports_of, load_proto
 from numbaops.engine.plan import Watch, execute, find_outputs, handed_over, make_step, shared
 from numbaops.errors import EvaluationError, InvalidTypeError, NumbaopsError, UnsupportedError
-from numbaops.tensors import to_array
+from numbaops.tensors import dense_from_sparse, to_array
 
 __all__ = ["InvalidModelError", "ReferenceEvaluator"]
 
 # The evaluator that is being built in this thread: those of its bodies and functions are built by code of onnx or of
 # subclasses, which pass on what onnx knows of, and nothing else.
 _enclosing: ContextVar[ReferenceEvaluator | None] = ContextVar("_enclosing", default=None)
+
+_MOST_SPECIALISED = 64
+"""Function bodies kept for attributes that calls gave; those of a model's own calls are kept by their nodes too."""
 
 _DEFAULTS = {"verbose": 0, "check_shape_annotations": False, "strict": False, "optimized": True}
 
@@ -72,6 +75,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
     ) -> None:
         # not the base's __init__: its parameters differ from version to version, and it builds functions in its own order
         self.proto_ = load_proto(proto)
+        self._folder = folder_of(proto)
         self._arguments: dict[str, Any] = {
             "opsets": opsets,
             "functions": functions,
@@ -99,6 +103,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         if parent is not None and self._nested:
             self.strict = strict or parent.strict
             self.container_ = parent.container_
+            self._folder = parent._folder
             self._function_table: FunctionTable = parent._function_table
             self.functions_ = parent.functions_
         else:
@@ -158,8 +163,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         for initializer in self.inits_:
             name = initializer.values.name if isinstance(initializer, SparseTensorProto) else initializer.name
             try:
-                external = isinstance(initializer, TensorProto) and uses_external_data(initializer)
-                self.rt_inits_[name] = shared(self.retrieve_external_data(initializer) if external else to_array(initializer))
+                self.rt_inits_[name] = shared(self._initial(initializer))
             except NumbaopsError as error:
                 error.args = (f"initializer {name!r}: {error.args[0]}",)
                 raise
@@ -173,6 +177,23 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         }
         with self._nesting():
             self.rt_nodes_ = [self._load_node(canonical_node(node), run_params) for node in self.nodes_]
+
+    def _initial(self, initializer: TensorProto | SparseTensorProto) -> Any:
+        if isinstance(initializer, SparseTensorProto):
+            parts = sparse_parts(initializer, self.retrieve_external_data)
+            return dense_from_sparse(*parts) if isinstance(parts, tuple) else to_array(parts)
+        return self.retrieve_external_data(initializer) if uses_external_data(initializer) else to_array(initializer)
+
+    def retrieve_external_data(self, initializer: TensorProto) -> Any:
+        """A tensor whose elements are in a ModelContainer, or in a file beside the model."""
+        if self.container_ is not None:
+            return super().retrieve_external_data(initializer)
+        if self._folder is None:
+            raise EvaluationError(
+                f"tensor {initializer.name!r} is stored in another file, and the model came without a folder to look in; "
+                "give the model's path, or load it with onnx.load"
+            )
+        return to_array(initializer, self._folder)
 
     def _load_node(self, node: NodeProto, run_params: dict[str, Any]) -> op_run.OpRun:
         try:
@@ -251,6 +272,8 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         attributes = {name: each for name, each in {**defaults, **given}.items() if name in self._references}
         key = repr([(name, attributes[name].SerializeToString(deterministic=True)) for name in sorted(attributes)]).encode()
         if key not in self._specialised:
+            if len(self._specialised) >= _MOST_SPECIALISED:
+                self._specialised.clear()
             body = type(self.proto_)()
             body.CopyFrom(self.proto_)
             if isinstance(body, FunctionProto):

@@ -41,6 +41,8 @@ def check_names(feeds: Mapping[str, Any], inputs: Iterable[str], initializers: I
         if name not in feeds and name not in initialized:
             raise EvaluationError(f"Unable to find input {name!r}: it is not fed. Inputs: {listed}; fed: {sorted(feeds)}")
     for name in feeds:
+        if not name:
+            raise EvaluationError(f"a value is fed without a name: '' stands for an absent input. Inputs: {listed}")
         if name in names:
             continue
         if name in initialized:

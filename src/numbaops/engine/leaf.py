@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import onnx.defs
 import onnx.helper
-from onnx import AttributeProto, NodeProto, TensorProto
+from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto
 from onnx.external_data_helper import uses_external_data
 from onnx.reference import ReferenceEvaluator, op_run
 
@@ -113,6 +113,8 @@ class OwnOperator(_Node):
         if self._results is not None:
             return self._results
         try:
+            if inputs and isinstance(inputs[0], (list, tuple)):  # the bound operator would take it for a shape
+                raise InvalidTypeError(f"the input is a {type(inputs[0]).__name__}; allowed: an array", op_type=self.op_type)
             return (self.bound(*inputs),)
         except NumbaopsError as error:
             error.node_name = node_label(self.onnx_node)
@@ -142,8 +144,18 @@ def _value(attribute: AttributeProto, version: OperatorVersion, check_types: boo
         if uses_external_data(attribute.t):
             return read_external(attribute.t)
         return attribute.t if as_declared else to_array(attribute.t)
+    if kind == "SPARSE_TENSOR":
+        return sparse_parts(attribute.sparse_tensor, read_external)
     value = onnx.helper.get_attribute_value(attribute)
     return list(value) if kind.endswith("S") else value
+
+
+def sparse_parts(sparse: SparseTensorProto, read_external: Callable[[TensorProto], Any]) -> Any:
+    """A sparse tensor, as values, indices and shape where onnx has left parts of it in another file."""
+    if not any(map(uses_external_data, (sparse.values, sparse.indices))):
+        return sparse
+    values, indices = (read_external(part) if uses_external_data(part) else to_array(part) for part in (sparse.values, sparse.indices))
+    return values, indices, tuple(sparse.dims)
 
 
 def _check_arity(node: NodeProto, version: OperatorVersion) -> None:

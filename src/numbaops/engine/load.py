@@ -53,6 +53,12 @@ def load_proto(source: Any) -> Proto:
     )
 
 
+def folder_of(source: Any) -> str | None:
+    """The folder of a model file, where its external data are; None for what has no path."""
+    path = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", None) if hasattr(source, "read") else None
+    return os.path.dirname(os.path.abspath(os.fsdecode(path))) if isinstance(path, (str, os.PathLike)) else None
+
+
 def _parse(file: Any, what: str) -> ModelProto:
     try:
         model = onnx.load(file)

@@ -11,7 +11,7 @@ from onnx import TypeProto
 from onnx.reference import op_run
 from onnx.reference.op_run import OpRun
 
-from numbaops.engine.leaf import OpFunction, OwnOperator, node_label
+from numbaops.engine.leaf import OpFunction, OwnOperator, Specialisable, node_label
 from numbaops.errors import EvaluationError, NumbaopsError
 
 Values = dict[str, Any]
@@ -49,6 +49,9 @@ def make_step(node: OpRun, verbose: bool) -> Step:
         call = node.run
     else:
         call = _guarded(node)
+    foreign_function = isinstance(node, OpFunction) and not isinstance(node.impl_, Specialisable)
+    if foreign_function or type(node).__module__.partition(".")[0] not in ("onnx", "numbaops"):
+        call = _keeping(call)
     has_body = node.need_context()
     outputs = tuple(node.output)
     only_output = outputs[0] if len(outputs) == 1 else ""
@@ -77,6 +80,11 @@ def _guarded(node: OpRun) -> Callable[..., Sequence[Any]]:
             raise cause from cause.__cause__
 
     return call
+
+
+def _keeping(call: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+    """For code that may keep the arrays that it returns: they are shared, so that the caller gets copies."""
+    return lambda *inputs, **options: [shared(value) for value in call(*inputs, **options)]
 
 
 def _copied(value: Any) -> Any:
@@ -162,7 +170,7 @@ def shared(value: Any) -> Any:
         view = value.view()
         view.setflags(write=False)
         return view
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [shared(each) for each in value]
     return value
 
@@ -179,7 +187,7 @@ def handed_over(values: list[Any]) -> list[Any]:
 
 
 def _own(value: Any, given_away: dict[int, list[np.ndarray[Any, Any]]]) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_own(each, given_away) for each in value]
     if not isinstance(value, np.ndarray):
         return value

@@ -19,9 +19,9 @@ def write_diagonal(out: Any, k: int, value: Any) -> None:
             out[i, i + k] = value
 
 
-@kernel("void(uint64[:, ::1], int64, uint64, uint64)")
+@kernel(*(f"void({word}[:, ::1], int64, {word}, {word})" for word in ("uint32", "uint64")))
 def write_diagonal_pairs(out: Any, k: int, low: int, high: int) -> None:
-    """``write_diagonal`` for 128-bit elements, each a pair of uint64 in a row of ``out``."""
+    """``write_diagonal`` for elements of two words, each a pair in a row of ``out``."""
     rows, columns = out.shape[0], out.shape[1] // 2
     if -rows < k < columns:
         for i in range(max(0, -k), min(rows, columns - k)):

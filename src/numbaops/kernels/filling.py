@@ -27,7 +27,7 @@ STREAMS = platform.machine() in ("x86_64", "AMD64") and not numba.config.DISABLE
 
 _WORDS = ("uint8", "uint16", "uint32", "uint64")
 _FILL = tuple(f"void({word}[::1], {word})" for word in _WORDS)
-_FILL_PAIRS = "void(uint64[::1], uint64, uint64)"
+_FILL_PAIRS = tuple(f"void({word}[::1], {word}, {word})" for word in ("uint32", "uint64"))
 
 
 @kernel(*_FILL)
@@ -36,9 +36,9 @@ def fill(out: Any, value: Any) -> None:
     out[...] = value
 
 
-@kernel(_FILL_PAIRS)
+@kernel(*_FILL_PAIRS)
 def fill_pairs(out: Any, low: int, high: int) -> None:
-    """Write 128-bit elements: ``low`` and ``high`` in turn in ``out``, a 1-D uint64 array."""
+    """Write elements of two words: ``low`` and ``high`` in turn in ``out``, a 1-D array of words."""
     for i in range(0, out.size - 1, 2):
         out[i] = low
         out[i + 1] = high
@@ -84,11 +84,12 @@ def _store_fence(typing_context: Any) -> Any:
 
 if STREAMS:
 
-    @kernel(_FILL_PAIRS)
+    @kernel(*_FILL_PAIRS)
     def stream_pairs(out: Any, low: Any, high: Any) -> None:
         """``fill_pairs`` past the caches; ``out`` is contiguous and aligned to its element."""
         lanes = LINE // out.itemsize
-        head = min((-out.ctypes.data % LINE) // out.itemsize, out.size)
+        aligned = out.ctypes.data % out.itemsize == 0  # else no line begins at an element: the loops do it all
+        head = min((-out.ctypes.data % LINE) // out.itemsize, out.size) if aligned else out.size
         tail = out.size - (out.size - head) % lanes
         for i in range(head):
             out[i] = high if i % 2 else low

@@ -323,6 +323,10 @@ class EyeLike(BoundOperator):
     def _check_numeric(self, kind: ElementType, what: str) -> None:
         if kind.kind == "string":
             raise self.error(InvalidTypeError, f"{what} has element type string; allowed: a numeric type", what)
+        if kind.format is not None and not kind.format.zero:
+            raise self.error(
+                InvalidTypeError, f"{what} has element type {kind}, which has no zero; allowed: a type with zero and one", what
+            )
 
     @property
     def output_type(self) -> str:

@@ -122,7 +122,7 @@ def _new_block(size: int) -> Block:
         # The default is shared: a forked child would write into its parent's arrays.
         private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
         mapping = mmap.mmap(-1, size, **private)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise MemoryError(f"cannot map {size} bytes") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         try:
@@ -183,7 +183,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> tuple[np
 
 def recycles(nbytes: int) -> bool:
     """Whether an output of that size is recycled."""
-    return SMALLEST <= nbytes <= limit()
+    return nbytes >= SMALLEST and _size_class(nbytes) <= limit()
 
 
 def enabled() -> bool:
