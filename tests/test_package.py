@@ -108,7 +108,7 @@ class Rule(NamedTuple):
     others: str = ""
 
 
-BELOW = "errors dtypes runtime kernels convert dense tensors ops opset functional"
+BELOW = "errors dtypes runtime kernels convert dense tensors ops opset functional casting text"
 RULES = {
     "__init__": Rule(),
     "__main__": Rule("cli"),
@@ -122,6 +122,8 @@ RULES = {
     "kernels": Rule("runtime kernels", others="numpy numba llvmlite"),
     "convert": Rule("errors dtypes runtime", "kernels tensors", others="numpy ml_dtypes"),
     "dense": Rule("errors runtime", "kernels", others="numpy"),
+    "text": Rule("errors dtypes", others="numpy"),
+    "casting": Rule("errors dtypes runtime convert text", "kernels", others="numpy"),
     "numba_types": Rule("__init__ errors dtypes numba_types", "numba_types", others="numpy numba llvmlite"),
     "tensors": Rule("errors dtypes convert", others="numpy ml_dtypes onnx"),
     "ops": Rule("errors dtypes runtime convert dense ops", "kernels tensors", others="numpy ml_dtypes"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from numbaops.casting import cast
     from numbaops.convert import PackedTensor
     from numbaops.dtypes import ELEMENT_TYPES, ElementType, FloatFormat, element_type
     from numbaops.errors import (
@@ -40,6 +41,7 @@ _HOME = {
     "InvalidValueError": "errors",
     "NumbaopsError": "errors",
     "UnsupportedError": "errors",
+    "cast": "casting",
     "constant": "functional",
     "constant_of_shape": "functional",
     "eye_like": "functional",
@@ -66,6 +68,7 @@ __all__ = [
     "PackedTensor",
     "ReferenceEvaluator",
     "UnsupportedError",
+    "cast",
     "constant",
     "constant_of_shape",
     "element_type",

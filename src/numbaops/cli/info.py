@@ -148,6 +148,7 @@ def can_write(folder: Path) -> bool:
 
 def warm_up(*, as_json: bool) -> None:
     """Compile every kernel, and say what was done."""
+    from numbaops import casting
     from numbaops.runtime import jit
 
     folder = jit.cache_directory()
@@ -158,6 +159,7 @@ def warm_up(*, as_json: bool) -> None:
     if not can_write(folder):
         raise EvaluationError(_unwritable(folder, "no file can be made there"))
     started = time.perf_counter()
+    casting.prepare()
     with report.steps("compiling") as show:
         compiled, cached = jit.warm_up(show)
     took = time.perf_counter() - started

@@ -16,23 +16,63 @@ if TYPE_CHECKING:
     from numbaops.kernels.bits import make_pack, make_unpack
     from numbaops.kernels.diagonal import make_write_packed_diagonal, write_diagonal, write_diagonal_pairs
     from numbaops.kernels.filling import fill, fill_pairs, make_fill_packed, stream, stream_pairs
+    from numbaops.kernels.floats import (
+        make_encode,
+        make_encoder,
+        make_integer_encoder,
+        make_look_up,
+        make_look_up_packed,
+        make_packed,
+        make_scale_encoder,
+        make_staged,
+        make_truncate,
+        narrow_float64,
+        widen_bfloat16,
+        widen_float16,
+    )
 
 _MODULES = {
     "filling": ("fill", "fill_pairs", "stream", "stream_pairs", "make_fill_packed"),
     "diagonal": ("write_diagonal", "write_diagonal_pairs", "make_write_packed_diagonal"),
     "bits": ("make_pack", "make_unpack"),
+    "floats": (
+        "make_encode",
+        "make_encoder",
+        "make_integer_encoder",
+        "make_look_up",
+        "make_look_up_packed",
+        "make_packed",
+        "make_scale_encoder",
+        "make_staged",
+        "make_truncate",
+        "narrow_float64",
+        "widen_bfloat16",
+        "widen_float16",
+    ),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "fill",
     "fill_pairs",
+    "make_encode",
+    "make_encoder",
     "make_fill_packed",
+    "make_integer_encoder",
+    "make_look_up",
+    "make_look_up_packed",
     "make_pack",
+    "make_packed",
+    "make_scale_encoder",
+    "make_staged",
+    "make_truncate",
     "make_unpack",
     "make_write_packed_diagonal",
+    "narrow_float64",
     "stream",
     "stream_pairs",
+    "widen_bfloat16",
+    "widen_float16",
     "write_diagonal",
     "write_diagonal_pairs",
 ]

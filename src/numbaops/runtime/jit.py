@@ -43,6 +43,9 @@ def kernel(*signatures: str, key: tuple[Any, ...] = ()) -> Callable[[_F], _F]:
     """
 
     def decorate(function: _F) -> _F:
+        # Numba names machine code by this name, a count of what the process has compiled, and the signature. Of two closures of one
+        # factory, one compiled here and one from the cache of another process, a caller could otherwise get the wrong one.
+        function.__qualname__ += "".join(f"-{part}" for part in key)
         dispatcher = numba.njit(nogil=True)(function)
         if not config.DISABLE_JIT:
             dispatcher._cache = _KernelCache(function, key)
