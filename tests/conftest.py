@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import hypothesis
+import pytest
 
 # A first example may compile a kernel, so time limits say nothing; the same examples in every run make failures repeat.
 hypothesis.settings.register_profile("numbaops", deadline=None, max_examples=60, derandomize=True)
 hypothesis.settings.load_profile("numbaops")
+
+
+@pytest.fixture(scope="session")
+def node_cases() -> list[Any]:
+    """Every node case of the installed onnx: all at once, for onnx keeps what it is first asked for (4 s)."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # onnx computes infinities on purpose
+        return collect_testcases(None)  # type: ignore[no-any-return]

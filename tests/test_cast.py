@@ -11,7 +11,6 @@ import itertools
 import math
 import subprocess
 import sys
-import warnings
 from fractions import Fraction
 from typing import Any
 
@@ -561,19 +560,13 @@ def test_nothing_is_written_before_an_error() -> None:
 # What others say
 
 
-def cast_cases() -> list[Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from onnx.backend.test.case.node import collect_testcases
-
-        return collect_testcases("Cast")
-
-
 @pytest.mark.skipif(not hasattr(onnx.TensorProto, "FLOAT8E8M0"), reason="an onnx that lacks the types")
-def test_the_node_cases_of_onnx() -> None:
+def test_the_node_cases_of_onnx(node_cases: list[Any]) -> None:
     done = 0
-    for case in cast_cases():
+    for case in node_cases:
         node = case.model.graph.node[0]
+        if node.op_type != "Cast" or len(case.model.graph.node) > 1 or len(case.model.graph.input) > 1:
+            continue
         attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
         (given,), (expected,) = case.data_sets[0]
         x, want = (to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value) for value in (given, expected))

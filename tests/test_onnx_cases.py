@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx.backend.test.case.node import collect_testcases
 
 import numbaops
 import oracle
@@ -30,12 +28,9 @@ KNOWN_WRONG = {"test_if_opt"}
 
 
 @pytest.fixture(scope="module")
-def cases() -> dict[str, Any]:
+def cases(node_cases: list[Any]) -> dict[str, Any]:
     """Every node case of the installed onnx whose model holds one of the operators, by name."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # onnx computes infinities on purpose
-        found = collect_testcases(None)
-    return {case.name: case for case in found if any(node.op_type in OPERATORS for node in nodes(case.model.graph))}
+    return {case.name: case for case in node_cases if any(node.op_type in OPERATORS for node in nodes(case.model.graph))}
 
 
 def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
