@@ -7,12 +7,9 @@ import ctypes
 import gc
 import os
 import pickle
-import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -23,6 +20,7 @@ import numbaops
 from numbaops import memory
 from numbaops.errors import InvalidValueError
 from numbaops.runtime.memory import SMALLEST, _blocks, _size_class, empty, limit
+from processes import run_python
 
 FLOAT = np.dtype(np.float32)
 MIB = 1 << 20
@@ -41,22 +39,6 @@ def new(nbytes: int = 8 * MIB) -> np.ndarray:
 
 def place(array: np.ndarray) -> int:
     return array.ctypes.data
-
-
-def run_python(code: str, **environment: str) -> str:
-    """What the code prints in a new process; nothing may come on stderr."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "NUMBAOPS_"))}
-    plain["PYTHONPATH"] = str(Path(numbaops.__file__).parents[1])
-    process = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        env={**plain, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (process.returncode, process.stderr) == (0, "")
-    return process.stdout.strip()
 
 
 # Recycling

@@ -6,14 +6,11 @@ import gc
 import itertools
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -23,6 +20,7 @@ import numbaops
 from numbaops.errors import InvalidValueError
 from numbaops.runtime import threads
 from numbaops.runtime.threads import split, thread_count
+from processes import run_python
 
 LARGE = 1 << 30  # a size that is split, whatever the smallest share is
 HELPERS = 3  # threads that the tests use beside the caller
@@ -51,22 +49,6 @@ def new_pool(monkeypatch: pytest.MonkeyPatch) -> threads._Pool:
     monkeypatch.setattr(threads, "_pool", new)
     monkeypatch.setattr(threads, "thread_count", lambda: HELPERS + 1)
     return new
-
-
-def run_python(code: str, **environment: str) -> str:
-    """What the code prints in a new process; nothing may come on stderr."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "NUMBAOPS_"))}
-    plain["PYTHONPATH"] = str(Path(numbaops.__file__).parents[1])
-    process = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        env={**plain, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (process.returncode, process.stderr) == (0, "")
-    return process.stdout.strip()
 
 
 def ranges_of(size: int, bytes_each: int = 1, multiple: int = 1) -> list[tuple[int, int]]:
