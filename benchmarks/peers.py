@@ -304,7 +304,7 @@ def _numbaops_unpack(case: Case) -> Thunk:
 
 
 def _numbaops_unpack_out(case: Case) -> Thunk:
-    return functools.partial(_numbaops_unpack(case), np.empty(case.shape, case.dtype))
+    return functools.partial(_numbaops_unpack(case), out=np.empty(case.shape, case.dtype))
 
 
 def _numpy_pack(case: Case) -> Thunk:

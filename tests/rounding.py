@@ -129,6 +129,19 @@ def encode_scale(number: Fraction | float, round_mode: str, saturate: bool) -> i
     return code + {"up": rest > 0, "down": False, "nearest": rest >= value / 2}[round_mode]
 
 
+def encode_scales(x: np.ndarray, round_mode: str, saturate: bool) -> np.ndarray:
+    """The float8e8m0 codes of float64 numbers."""
+    powers = 2.0 ** np.arange(-127, 128)
+    codes = {
+        "up": np.searchsorted(powers, x, "left"),
+        "down": np.searchsorted(powers, x, "right") - 1,
+        "nearest": np.searchsorted((powers[:-1] + powers[1:]) / 2, x, "right"),
+    }[round_mode]
+    codes = np.where(x < powers[0], 0 if saturate else 255, codes)
+    codes = np.where(x > powers[-1], 254 if saturate else 255, codes)
+    return np.where(np.isnan(x), 255, codes).astype(np.uint8)
+
+
 def truncated(number: float, bits: int) -> int:
     """The integer part in ``bits`` bits of two's complement; 0 of what is no number."""
     return math.trunc(Fraction(number)) & ((1 << bits) - 1) if math.isfinite(number) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import math
 import pickle
 from collections.abc import Callable
@@ -13,11 +14,12 @@ import numpy as np
 import pytest
 
 import oracle
-from numbaops import PackedTensor, convert
-from numbaops.convert import pack, packed, unpack
+from numbaops import PackedTensor, convert, memory, pack, unpack
+from numbaops.convert import packed
 from numbaops.dtypes import BY_NAME
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.runtime import threads
+from processes import run_python
 
 NEVER = 1 << 62
 SUB_BYTE = [name for name, row in oracle.TYPES.items() if 0 < row.bits < 8]
@@ -28,10 +30,13 @@ SHAPES = [(), (0,), (1,), (3, 0), (3,), (5,), (2, 3), (3, 5, 7), (1, 1, 1, 1, 11
 sub_byte = pytest.mark.parametrize("name", SUB_BYTE)
 
 
-@pytest.fixture(params=["numpy", "kernel", "kernel on threads"])
+@pytest.fixture(params=["numpy", "kernel at hand", "kernel", "kernel on threads"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Small arrays through each way to pack."""
-    monkeypatch.setattr(convert, "JIT_FROM", NEVER if request.param == "numpy" else 0)
+    convert._kernel("pack", 4)
+    if request.param == "numpy":
+        monkeypatch.setattr(convert, "_kernels", None)
+    monkeypatch.setattr(convert, "JIT_FROM", NEVER if request.param in ("numpy", "kernel at hand") else 0)
     monkeypatch.setattr(threads, "MINIMUM_SHARE", 128 if request.param == "kernel on threads" else NEVER)
     monkeypatch.setattr(threads, "thread_count", lambda: 3)
     return str(request.param)
@@ -114,6 +119,64 @@ def test_pack_gives_new_writable_memory(path: str, name: str) -> None:
     assert array.tobytes() == before
 
 
+@sub_byte
+def test_pack_into_out(path: str, name: str) -> None:
+    for shape in SHAPES:
+        array = values(name, shape)
+        want = oracle.pack(oracle.codes_of(array, name), oracle.TYPES[name].bits)
+        around = np.full(len(want) + 7, 0xA5, np.uint8)
+        out = around[3 : 3 + len(want)]
+        assert pack(array, out=out) is out
+        assert around.tobytes() == b"\xa5" * 3 + want + b"\xa5" * 4
+
+
+@sub_byte
+@pytest.mark.parametrize("first", [0, 1, 10], ids="bytes from {}".format)
+def test_pack_into_the_memory_of_the_array(path: str, name: str, first: int) -> None:
+    array = values(name, (40,))
+    want = oracle.pack(oracle.codes_of(array, name), oracle.TYPES[name].bits)
+    out = array.view(np.uint8)[first : first + len(want)]
+    assert pack(array, out=out) is out
+    assert out.tobytes() == want
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "text"),
+    [
+        pytest.param(lambda: [0] * 3, InvalidTypeError, "out is a list", id="list"),
+        pytest.param(lambda: bytearray(3), InvalidTypeError, "out is a bytearray", id="bytearray"),
+        pytest.param(lambda: np.zeros(3, np.int8), InvalidTypeError, "out has dtype int8; the result has uint8", id="int8"),
+        pytest.param(lambda: np.zeros(3, ml_dtypes.int4), InvalidTypeError, "out has dtype int4", id="int4"),
+        pytest.param(lambda: np.zeros(2, np.uint8), InvalidValueError, r"out has shape \(2,\); the result has \(3,\)", id="too short"),
+        pytest.param(lambda: np.zeros(4, np.uint8), InvalidValueError, r"out has shape \(4,\)", id="too long"),
+        pytest.param(lambda: np.zeros((1, 3), np.uint8), InvalidValueError, r"out has shape \(1, 3\)", id="rank 2"),
+        pytest.param(lambda: np.zeros(6, np.uint8)[::2], InvalidValueError, "not C-contiguous", id="strided"),
+        pytest.param(lambda: read_only(np.uint8)[0], InvalidValueError, "read-only", id="read-only"),
+    ],
+)
+def test_out_of_pack_that_does_not_fit(path: str, make: Callable[[], Any], kind: type[Exception], text: str) -> None:
+    out = make()
+    with pytest.raises(kind, match=text) as caught:
+        pack(np.full((5,), 15, np.uint8).view(ml_dtypes.uint4), out=out)
+    assert caught.value.attribute == "out"  # type: ignore[attr-defined]
+    assert not np.asarray(out).view(np.uint8).any()
+
+
+@sub_byte
+def test_pack_of_scalars(path: str, name: str) -> None:
+    array = oracle.array(name, (1,), [1])
+    for one in (array[0], array[0:1].reshape(())):
+        assert pack(one).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "value", [[1, 2], b"ab", None, 3, packed(np.zeros(2, ml_dtypes.int4))], ids=["list", "bytes", "None", "int", "PackedTensor"]
+)
+def test_pack_refuses_what_is_no_array(value: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=f"^expected a NumPy array or scalar, got {type(value).__name__}$"):
+        pack(value)
+
+
 @pytest.mark.parametrize("name", WHOLE_BYTES)
 def test_pack_refuses_whole_bytes(name: str) -> None:
     with pytest.raises(InvalidTypeError, match=rf"elements of {name} take \d+ bits; only types below 8 bits are packed"):
@@ -155,6 +218,89 @@ def test_unpack_of_every_byte(path: str, name: str) -> None:
         oracle.assert_same(unpack(data, BY_NAME[name], (count,)), oracle.array(name, (count,), oracle.unpack(data.tobytes(), bits, count)))
 
 
+KEYS: dict[str, Any] = {
+    "name": "int4",
+    "tensor type": "tensor(int4)",
+    "number": 22,
+    "scalar type": ml_dtypes.int4,
+    "dtype": np.dtype(ml_dtypes.int4),
+    "element type": BY_NAME["int4"],
+}
+DIMENSIONS: dict[str, Any] = {
+    "tuple": (2, 3),
+    "list": [2, 3],
+    "array": np.array([2, 3]),
+    "numpy integers": (np.uint8(2), np.int64(3)),
+    "iterator": iter([2, 3]),
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_unpack_by_every_key(key: str) -> None:
+    result = unpack(np.array([0x10, 0x32, 0x54], np.uint8), KEYS[key], (2, 3))
+    assert (result.dtype, result.tolist()) == (ml_dtypes.int4, [[0, 1, 2], [3, 4, 5]])
+
+
+@pytest.mark.parametrize("dimensions", DIMENSIONS)
+def test_unpack_to_every_form_of_shape(dimensions: str) -> None:
+    result = unpack(np.array([0x10, 0x32, 0x54], np.uint8), "uint4", DIMENSIONS[dimensions])
+    assert result.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("key", ["int5", "V3", 99, None, np.datetime64], ids=str)
+def test_unpack_to_no_element_type(key: Any) -> None:
+    with pytest.raises(InvalidTypeError, match="ONNX element type"):
+        unpack(np.zeros(1, np.uint8), key, (2,))
+
+
+@sub_byte
+@pytest.mark.parametrize("view", [lambda a: a[::3], lambda a: a[::-1]], ids=["every third byte", "reversed bytes"])
+def test_unpack_of_strided_bytes(path: str, name: str, view: Callable[[np.ndarray], np.ndarray]) -> None:
+    bits = oracle.TYPES[name].bits
+    data = view(np.random.default_rng(0).integers(0, 256, 27, np.uint8))
+    count = data.size * 8 // bits
+    want = oracle.array(name, (count,), oracle.unpack(data.tobytes(), bits, count))
+    oracle.assert_same(unpack(data, name, (count,)), want)
+
+
+@sub_byte
+def test_unpack_gives_new_writable_memory(path: str, name: str) -> None:
+    data = np.arange(60, dtype=np.uint8)
+    before = data.tobytes()
+    result = unpack(data, name, (480 // oracle.TYPES[name].bits,))
+    result.view(np.uint8)[...] = 0
+    assert data.tobytes() == before
+
+
+@sub_byte
+def test_large_results_are_recycled(path: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("numbaops.runtime.memory"), "SMALLEST", 1)
+    array = values(name, (5, 40))
+    for _ in range(3):
+        before = memory.stats()["made"] + memory.stats()["reused"]
+        data = pack(array)
+        again = unpack(data, name, (5, 40))
+        assert memory.stats()["made"] + memory.stats()["reused"] == before + 2
+        assert data.tobytes() == oracle.pack(oracle.codes_of(array, name), oracle.TYPES[name].bits)
+        oracle.assert_same(again.copy(), array)
+        del data, again
+
+
+def test_small_arrays_do_not_load_numba() -> None:
+    code = """
+        import sys
+        import numpy as np
+        import numbaops
+        data = np.full(100, 0x21, np.uint8)
+        assert (numbaops.pack(numbaops.unpack(data, "int4", (2, 100))) == data).all()
+        print("numba" in sys.modules)
+        large = np.full(2048, 0x21, np.uint8)
+        assert (numbaops.pack(numbaops.unpack(large, "int4", (4096,))) == large).all()
+        print("numba" in sys.modules)
+    """
+    assert run_python(code).split() == ["False", "True"]
+
+
 @pytest.mark.parametrize("name", NUMERIC)
 def test_unpack_into_out(path: str, name: str) -> None:
     for shape in SHAPES:
@@ -163,7 +309,7 @@ def test_unpack_into_out(path: str, name: str) -> None:
         around = values(name, (want.size + 7,), seed=1)
         guard = oracle.codes_of(around, name)
         out = around[3 : 3 + want.size].reshape(shape)
-        assert unpack(data, BY_NAME[name], shape, out) is out
+        assert unpack(data, BY_NAME[name], shape, out=out) is out
         oracle.assert_same(out.copy(), want)
         assert oracle.codes_of(around, name) == guard[:3] + oracle.codes_of(want, name) + guard[3 + want.size :]
 
@@ -183,7 +329,7 @@ def test_bytes_of_the_wrong_number(path: str, name: str, more: int) -> None:
     size = (9 * oracle.TYPES[name].bits + 7) // 8
     out = np.zeros((3, 3), oracle.TYPES[name].dtype)
     for call in (
-        lambda data: unpack(data, BY_NAME[name], (3, 3), out),
+        lambda data: unpack(data, BY_NAME[name], (3, 3), out=out),
         lambda data: PackedTensor(data, BY_NAME[name], (3, 3)),
     ):
         with pytest.raises(InvalidValueError, match=rf"^{size + more} bytes came for 9 elements of {name}; they take {size}$"):
@@ -328,8 +474,8 @@ def test_a_negative_dimension_is_an_error(nbytes: int, shape: tuple[int, ...]) -
 
 @pytest.mark.parametrize(
     "data",
-    [np.zeros((2, 1), np.uint8), np.zeros(4, np.uint8)[::2], np.zeros(1, np.uint16), np.zeros(2, np.int8), b"\0\0", [0, 0]],
-    ids=["rank 2", "strided", "uint16", "int8", "bytes", "list"],
+    [np.zeros((2, 1), np.uint8), np.zeros(1, np.uint16), np.zeros(2, np.int8), np.zeros(2, ml_dtypes.int4), b"\0\0", [0, 0]],
+    ids=["rank 2", "uint16", "int8", "int4", "bytes", "list"],
 )
 def test_data_that_are_no_bytes_are_an_error(data: Any) -> None:
     for call in (PackedTensor, unpack):
@@ -337,23 +483,32 @@ def test_data_that_are_no_bytes_are_an_error(data: Any) -> None:
             call(data, BY_NAME["int4"], (4,))
 
 
+def test_packed_tensors_do_not_hold_strided_bytes() -> None:
+    with pytest.raises(InvalidTypeError, match="allowed: a contiguous 1-D uint8 array"):
+        PackedTensor(np.zeros(4, np.uint8)[::2], "int4", (4,))
+
+
 def test_strings_have_no_bytes() -> None:
     with pytest.raises(InvalidTypeError, match="string"):
         packed(np.array(["a", "b"], object))
+    with pytest.raises(InvalidTypeError, match="string"):
+        unpack(np.zeros(0, np.uint8), "string", (3,))
     with pytest.raises(InvalidTypeError, match="string"):
         PackedTensor(np.zeros(0, np.uint8), BY_NAME["string"], (3,))
 
 
 @pytest.mark.parametrize("shape", [(np.int64(2**62), np.int64(4)), np.array([65536, 65536, 65536, 65536])], ids=["scalars", "array"])
 def test_shapes_of_numpy_integers_do_not_wrap(shape: Any) -> None:
-    with pytest.raises(InvalidValueError, match="bytes in all"):
-        PackedTensor(np.zeros(0, np.uint8), "int4", shape)
+    for call in (PackedTensor, unpack):
+        with pytest.raises(InvalidValueError, match="bytes in all"):
+            call(np.zeros(0, np.uint8), "int4", shape)
 
 
 @pytest.mark.parametrize("shape", [(2.0, 3), 6, None, "23"])
 def test_shapes_that_are_no_integers(shape: Any) -> None:
-    with pytest.raises(InvalidTypeError, match="a sequence of integers"):
-        PackedTensor(np.zeros(3, np.uint8), "int4", shape)
+    for call in (PackedTensor, unpack):
+        with pytest.raises(InvalidTypeError, match="a sequence of integers"):
+            call(np.zeros(3, np.uint8), "int4", shape)
 
 
 def test_out_may_overlap_the_packed_bytes() -> None:

@@ -381,7 +381,10 @@ def test_kernels_release_the_gil_and_start_no_threads_of_numba() -> None:
 
 def test_every_kernel_says_what_to_compile_ahead() -> None:
     kernels.import_all()
-    assert all(signatures for _, signatures in jit._REGISTRY)
+    without = {dispatcher.__name__ for dispatcher, signatures in jit._REGISTRY if not signatures}
+    # These are parts of other kernels, which compile them for what they have.
+    parts = {"quantize_integer", "quantize_float", "integer_minus", "float_minus", "dequantize", "dequantize_encoded"}
+    assert without <= parts
 
 
 def decorators_of(tree: ast.AST) -> set[str]:

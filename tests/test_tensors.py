@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 
 import oracle
+from numbaops import tensors
 from numbaops.convert import PackedTensor
 from numbaops.dtypes import BY_NAME, ELEMENT_TYPES
 from numbaops.errors import AllocationError, InvalidTypeError, InvalidValueError, UnsupportedError
 from numbaops.tensors import dense_from_sparse, from_array, to_array
+from processes import run_python
 
 NAMES = [row.name for row in ELEMENT_TYPES]
 NUMERIC = [name for name in NAMES if name != "string"]
@@ -235,6 +237,40 @@ def test_arrays_are_the_callers_own(name: str) -> None:
         oracle.assert_same(to_array(proto), oracle.array(name, [6], codes))
 
 
+@pytest.mark.parametrize("ours", [True, False], ids=["new bytes", "bytes of the message"])
+@pytest.mark.parametrize("more", [-1, 0, 1], ids="threshold{:+d}".format)
+@pytest.mark.parametrize("name", ["uint8", "bool", "bfloat16", "float8e4m3fn", "float", "complex128", "int4", "float6e2m3"])
+def test_large_arrays_are_the_callers_own(name: str, more: int, ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "BYTES_ARE_OURS", ours and tensors.BYTES_ARE_OURS)
+    bits = oracle.TYPES[name].bits
+    shape = (tensors.OWNED_FROM * 8 // bits + more, 1)
+    proto = oracle.raw_proto(name, shape, codes_for(name, shape[0]))
+    before = proto.SerializeToString()
+    array = to_array(proto)
+    assert array.flags.writeable and array.flags.c_contiguous and array.flags.aligned
+    oracle.assert_same(array, oracle.array(name, shape, codes_for(name, shape[0])))
+    again = to_array(proto)
+    array.view(np.uint8)[...] = 1
+    assert proto.SerializeToString() == before
+    del proto
+    oracle.assert_same(again, oracle.array(name, shape, codes_for(name, shape[0])))
+
+
+def test_arrays_are_the_callers_own_under_protobuf_in_python() -> None:
+    code = """
+        import numpy as np
+        from google.protobuf.internal import api_implementation
+        from onnx import TensorProto
+        import numbaops
+        payload = np.arange(1 << 16, dtype=np.uint16).tobytes()
+        proto = TensorProto(data_type=TensorProto.BFLOAT16, dims=[1 << 16], raw_data=payload)
+        numbaops.to_array(proto).view(np.uint16)[...] = 7
+        assert proto.raw_data == payload == np.arange(1 << 16, dtype=np.uint16).tobytes()
+        print(api_implementation.Type())
+    """
+    assert run_python(code, PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python") == "python"
+
+
 def test_high_bits_of_packed_arrays_are_dropped() -> None:
     dirty = np.array([0xF1, 0x28, 0xFF], np.uint8)
     assert from_array(dirty.view(ml_dtypes.int4)).raw_data == bytes([0x81, 0x0F])
@@ -374,6 +410,7 @@ BAD = {
     "4-bit entries not shared": ("uint4", [2], {"int32_data": [1, 2]}, "2 entries; uint4 .* needs 1"),
     "6-bit entries shared": ("float6e2m3", [4], {"int32_data": [1, 2, 3]}, "3 entries; float6e2m3 .* needs 4"),
     "strings too few": ("string", [2], {"string_data": [b"a"]}, "string_data has 1 entries; .* needs 2"),
+    "three payloads": ("float", [1], {"raw_data": b"", "int32_data": [1], "string_data": [b"a"]}, "has .* and .* and .*; only one"),
     "wrong field": ("float", [1], {"int64_data": [1]}, "in int64_data; those of float belong in float_data"),
     "wrong field for bits": ("float16", [1], {"float_data": [1]}, "in float_data; those of float16 belong in int32_data"),
     "uint32 in int32_data": ("uint32", [1], {"int32_data": [1]}, "those of uint32 belong in uint64_data"),

@@ -14,15 +14,20 @@ import numpy.typing as npt
 from numbaops.dtypes import ElementType, of_dtype
 from numbaops.dtypes import element_type as _element_type
 from numbaops.errors import InvalidTypeError, InvalidValueError
+from numbaops.runtime import memory
 from numbaops.runtime.threads import split
 
 if TYPE_CHECKING:
     from onnx import TensorProto
 
 Bytes = npt.NDArray[np.uint8]
+_BYTE = np.dtype(np.uint8)
 
 JIT_FROM = 1 << 12
-"""Elements below which two NumPy calls serve, so that a small tensor does not load Numba."""
+"""Elements below which a few NumPy calls serve, so that a small tensor does not load Numba; where it is loaded, kernels are faster."""
+
+_kernels: Any = None
+"""The module of the kernels, once it is loaded."""
 
 MAX_RANK = 64
 """NumPy's."""
@@ -46,10 +51,7 @@ class PackedTensor:
     def __init__(self, data: Bytes, element_type: Any, shape: Sequence[int]) -> None:
         self.data = data
         self.element_type = _element_type(element_type)
-        try:
-            self.shape = tuple(map(operator.index, shape))
-        except TypeError as error:
-            raise InvalidTypeError(f"the shape is {shape!r}; allowed: a sequence of integers") from error
+        self.shape = _integers(shape)
         packed_size(data, self.element_type, self.shape)
 
     @property
@@ -64,7 +66,7 @@ class PackedTensor:
 
     def unpack(self, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """The tensor as an array of ``element_type.dtype``; sub-byte elements take a byte each, its high bits zero."""
-        return unpack(self.data, self.element_type, self.shape, out)
+        return unpack(self.data, self.element_type, self.shape, out=out)
 
     def to_proto(self, name: str | None = None) -> TensorProto:
         """The tensor as a ``TensorProto`` with these bytes as its ``raw_data``."""
@@ -95,44 +97,44 @@ def packed(array: npt.NDArray[Any]) -> PackedTensor:
     return PackedTensor(plain.reshape(-1).view(np.uint8), kind, array.shape)
 
 
-def pack(array: npt.NDArray[Any]) -> Bytes:
-    """Pack an array of a 2-, 4- or 6-bit element type.
+def pack(array: npt.NDArray[Any] | np.generic, *, out: Bytes | None = None) -> Bytes:
+    """The elements of an array of a 2-, 4- or 6-bit type as the bytes of ``TensorProto.raw_data``, first element in the low bits.
 
     Args:
-        array: any shape and layout; the high bits of its bytes are ignored.
+        array: any shape and layout, elements in C order; the unused high bits of its bytes are ignored.
+        out: a contiguous 1-D uint8 array of that many bytes to write into.
 
     Returns:
-        The bytes of ``raw_data``: ``ceil(array.size * bits / 8)``, unused high bits of the last one zero.
+        A new 1-D uint8 array, or ``out``, of ``ceil(array.size * bits / 8)`` bytes; the unused high bits of the last one are zero.
 
     Raises:
-        InvalidTypeError: elements take a byte or more.
+        InvalidTypeError: ``array`` is no array, its elements take a byte or more, or ``out`` is no uint8 array.
+        InvalidValueError: ``out`` does not fit.
     """
+    if not isinstance(array, (np.ndarray, np.generic)):
+        raise InvalidTypeError(f"expected a NumPy array or scalar, got {type(array).__name__}")
     kind = of_dtype(array.dtype)
     if not kind.packed:
         raise InvalidTypeError(f"elements of {kind} take {kind.bits} bits; only types below 8 bits are packed")
     codes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    if codes.size < JIT_FROM:
-        each = np.unpackbits(codes[:, None], axis=1, count=kind.bits, bitorder="little")
-        return np.packbits(each.reshape(-1), bitorder="little")
-    from numbaops.kernels import bits
-
-    out = np.empty(kind.packed_size(codes.size), np.uint8)
-    elements, whole_bytes = bits.group(kind.bits)
-    kernel = bits.pack[kind.bits]
-
-    def work(start: int, stop: int) -> None:
-        kernel(codes[start * elements : stop * elements], out[start * whole_bytes : stop * whole_bytes])
-
-    split(work, -(-codes.size // elements), elements, 64)
+    nbytes = kind.packed_size(codes.size)
+    if out is None:
+        out = memory.empty((nbytes,), _BYTE, nbytes)[0]
+        pack_codes(codes, kind.bits, out)
+    else:
+        plain = check_out(out, _BYTE, (nbytes,))
+        pack_codes(codes.copy() if np.may_share_memory(plain, codes) else codes, kind.bits, plain)
     return out
 
 
-def unpack(data: Bytes, element_type: ElementType, shape: tuple[int, ...], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-    """The array of ``shape`` that the bytes of a ``raw_data`` stand for.
+def unpack(data: Bytes, element_type: Any, shape: Sequence[int], *, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+    """The array that the bytes of a ``TensorProto.raw_data`` stand for; the reverse of :func:`pack`.
+
+    A :class:`PackedTensor` knows its type and shape: it has a method ``unpack`` of its own.
 
     Args:
-        data: a 1-D uint8 array.
-        element_type: the element type, any but string.
+        data: a 1-D uint8 array, e.g. ``np.frombuffer(proto.raw_data, np.uint8)``.
+        element_type: the element type, any but string; whatever :func:`~numbaops.element_type` takes.
         shape: the array's shape.
         out: a C-contiguous array of that dtype and shape to write into.
 
@@ -140,36 +142,81 @@ def unpack(data: Bytes, element_type: ElementType, shape: tuple[int, ...], out: 
         A new array, or ``out``; elements below 8 bits take a byte each, its high bits zero.
 
     Raises:
-        InvalidValueError: ``data`` is too short or too long, or ``out`` does not fit.
+        InvalidTypeError: ``data`` is no such array, ``shape`` is no sequence of integers, the element type is unknown or string, or
+            ``out`` has another dtype.
+        InvalidValueError: ``data`` is too short or too long, no array can have that shape, or ``out`` does not fit.
     """
-    size = packed_size(data, element_type, shape)
+    kind, shape = _element_type(element_type), _integers(shape)
+    if type(data) is np.ndarray and data.ndim == 1:
+        data = np.ascontiguousarray(data)
+    size = packed_size(data, kind, shape)
     if out is None:
-        result = plain = np.empty(shape, element_type.dtype)
+        out = plain = memory.empty(shape, kind.dtype, size * kind.dtype.itemsize)[0]
     else:
-        result, plain = out, check_out(out, element_type.dtype, shape)
+        plain = check_out(out, kind.dtype, shape)
         if np.may_share_memory(plain, data):
             data = data.copy()
     codes = plain.reshape(-1).view(np.uint8)
-    if element_type.kind == "bool":
+    if kind.packed:
+        unpack_codes(data, kind.bits, codes)
+    elif kind.kind == "bool":
         np.not_equal(data, 0, out=plain.reshape(-1))
-        return result
-    if not element_type.packed:
+    else:
         codes[...] = data
-        return result if sys.byteorder == "little" else plain.byteswap(inplace=True)
-    if size < JIT_FROM:
-        each = np.unpackbits(data, count=size * element_type.bits, bitorder="little").reshape(size, element_type.bits)
-        codes[...] = np.packbits(each, axis=1, bitorder="little")[:, 0]
-        return result
-    from numbaops.kernels import bits
+        if sys.byteorder == "big":
+            plain.byteswap(inplace=True)
+    return out
 
-    elements, whole_bytes = bits.group(element_type.bits)
-    kernel = bits.unpack[element_type.bits]
+
+def pack_codes(codes: Bytes, bits: int, out: Bytes) -> None:
+    """Pack the low bits of the elements of a contiguous 1-D array into ``out``, which has just the bytes that they take."""
+    if codes.size < JIT_FROM:
+        if _kernels is None:
+            each = np.unpackbits(codes[:, None], axis=1, count=bits, bitorder="little")
+            out[...] = np.packbits(each.reshape(-1), bitorder="little")
+        else:
+            _kernels.pack[bits](codes, out)
+        return
+    kernel, elements, whole_bytes = _kernel("pack", bits)
 
     def work(start: int, stop: int) -> None:
-        kernel(data[start * whole_bytes : stop * whole_bytes], codes[start * elements : stop * elements])
+        kernel(codes[start * elements : stop * elements], out[start * whole_bytes : stop * whole_bytes])
 
-    split(work, -(-size // elements), elements, 64)
-    return result
+    split(work, -(-codes.size // elements), elements, 64)
+
+
+def unpack_codes(data: Bytes, bits: int, out: Bytes) -> None:
+    """Write to each byte of ``out`` one element of ``data``, a contiguous 1-D array of just the bytes that so many take."""
+    if out.size < JIT_FROM:
+        if _kernels is None:
+            each = np.zeros((out.size, 8), np.uint8)
+            each[:, :bits] = np.unpackbits(data, count=out.size * bits, bitorder="little").reshape(out.size, bits)
+            out[...] = np.packbits(each.reshape(-1), bitorder="little")
+        else:
+            _kernels.unpack[bits](data, out)
+        return
+    kernel, elements, whole_bytes = _kernel("unpack", bits)
+
+    def work(start: int, stop: int) -> None:
+        kernel(data[start * whole_bytes : stop * whole_bytes], out[start * elements : stop * elements])
+
+    split(work, -(-out.size // elements), elements, 64)
+
+
+def _kernel(name: str, bits: int) -> tuple[Any, int, int]:
+    """A kernel, with the smallest number of elements that fill whole bytes, and of these bytes."""
+    global _kernels
+    from numbaops.kernels import bits as kernels
+
+    _kernels = kernels
+    return getattr(kernels, name)[bits], *kernels.group(bits)
+
+
+def _integers(shape: Any) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, shape))
+    except TypeError as error:
+        raise InvalidTypeError(f"the shape is {shape!r}; allowed: a sequence of integers") from error
 
 
 def packed_size(data: Any, element_type: ElementType, shape: tuple[int, ...]) -> int:

@@ -129,6 +129,8 @@ ELEMENT_TYPES: tuple[ElementType, ...] = (
 BY_CODE: Mapping[int, ElementType] = MappingProxyType({row.code: row for row in ELEMENT_TYPES})
 BY_NAME: Mapping[str, ElementType] = MappingProxyType({row.name: row for row in ELEMENT_TYPES})
 BY_DTYPE: Mapping[np.dtype[Any], ElementType] = MappingProxyType({row.dtype: row for row in ELEMENT_TYPES})
+# Most dtypes of ml_dtypes have one hash: a look-up by dtype takes up to 0.8 us, by scalar type 0.06.
+_BY_SCALAR_TYPE = {row.dtype.type: row for row in ELEMENT_TYPES}
 # "float32" and "float8_e4m3fn" beside ONNX's "float" and "float8e4m3fn"
 _BY_DTYPE_NAME = {row.dtype.name: row for row in ELEMENT_TYPES if row.kind != "string"}
 
@@ -174,6 +176,9 @@ def of_dtype(dtype: np.dtype[Any]) -> ElementType:
     Raises:
         InvalidTypeError: ONNX has no such element type.
     """
+    row = _BY_SCALAR_TYPE.get(dtype.type)
+    if row is not None and dtype.isnative:
+        return row
     row = BY_DTYPE.get(dtype)
     if row is None and dtype.kind in "SUT":
         row = BY_NAME["string"]

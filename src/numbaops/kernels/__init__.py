@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numbaops.kernels.bits import make_pack, make_unpack
+    from numbaops.kernels.decoders import make_decode, make_decode_packed, make_decoder, make_integer_decoder, make_scale_decoder
     from numbaops.kernels.diagonal import make_write_packed_diagonal, write_diagonal, write_diagonal_pairs
     from numbaops.kernels.filling import fill, fill_pairs, make_fill_packed, stream, stream_pairs
     from numbaops.kernels.floats import (
@@ -30,11 +31,30 @@ if TYPE_CHECKING:
         widen_bfloat16,
         widen_float16,
     )
+    from numbaops.kernels.quantization import (
+        extremes,
+        int32_minus,
+        keep_float32,
+        make_dequantize,
+        make_dequantize_encoded,
+        make_float_minus,
+        make_integer_minus,
+        make_packing,
+        make_quantize_float,
+        make_quantize_integer,
+        make_rows,
+        make_runs,
+        make_unpacking,
+        make_widened,
+        round_bfloat16,
+        round_float16,
+    )
 
 _MODULES = {
     "filling": ("fill", "fill_pairs", "stream", "stream_pairs", "make_fill_packed"),
     "diagonal": ("write_diagonal", "write_diagonal_pairs", "make_write_packed_diagonal"),
     "bits": ("make_pack", "make_unpack"),
+    "decoders": ("make_decode", "make_decode_packed", "make_decoder", "make_integer_decoder", "make_scale_decoder"),
     "floats": (
         "make_encode",
         "make_encoder",
@@ -49,26 +69,65 @@ _MODULES = {
         "widen_bfloat16",
         "widen_float16",
     ),
+    "quantization": (
+        "extremes",
+        "int32_minus",
+        "keep_float32",
+        "make_dequantize",
+        "make_dequantize_encoded",
+        "make_float_minus",
+        "make_integer_minus",
+        "make_packing",
+        "make_quantize_float",
+        "make_quantize_integer",
+        "make_rows",
+        "make_runs",
+        "make_unpacking",
+        "make_widened",
+        "round_bfloat16",
+        "round_float16",
+    ),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "extremes",
     "fill",
     "fill_pairs",
+    "int32_minus",
+    "keep_float32",
+    "make_decode",
+    "make_decode_packed",
+    "make_decoder",
+    "make_dequantize",
+    "make_dequantize_encoded",
     "make_encode",
     "make_encoder",
     "make_fill_packed",
+    "make_float_minus",
+    "make_integer_decoder",
     "make_integer_encoder",
+    "make_integer_minus",
     "make_look_up",
     "make_look_up_packed",
     "make_pack",
     "make_packed",
+    "make_packing",
+    "make_quantize_float",
+    "make_quantize_integer",
+    "make_rows",
+    "make_runs",
+    "make_scale_decoder",
     "make_scale_encoder",
     "make_staged",
     "make_truncate",
     "make_unpack",
+    "make_unpacking",
+    "make_widened",
     "make_write_packed_diagonal",
     "narrow_float64",
+    "round_bfloat16",
+    "round_float16",
     "stream",
     "stream_pairs",
     "widen_bfloat16",

@@ -1,4 +1,4 @@
-"""Kernels that convert between floating-point formats, given as rows of bits: one encoder and one decoder for all.
+"""Kernels from floats to narrower formats, given as rows of bits: one encoder for all.
 
 Every encoder reads the bits of float32. Wider sources are brought to float32 by rounding to odd: where a value is no float32, of its two
 neighbours the one whose last bit is set. That keeps on which side of every midpoint of a narrower format the value lies, so
@@ -30,7 +30,7 @@ MAGNITUDE = np.uint32(0x7FFFFFFF)
 INFINITY = np.uint32(0x7F800000)
 
 
-def _signatures(source: str, *others: str) -> tuple[str, ...]:
+def signatures(source: str, *others: str) -> tuple[str, ...]:
     """A kernel's signatures for sources that can be written, and that cannot."""
     rest = "".join(f", {other}" for other in others)
     return tuple(f"void(Array({source}, 1, 'C', {fixed}, aligned=True){rest})" for fixed in (False, True))
@@ -48,35 +48,40 @@ def _magnitude(form: FloatFormat) -> tuple[int, int]:
     return (everything - 1, everything) if form.nan == "all_ones" else (everything, everything + 1)
 
 
-def make_encoder(form: FloatFormat, saturate: bool) -> Callable[[Any], Any]:
-    """The rounding of float32 to a narrower format, ties to even.
+def make_encoder(form: FloatFormat, saturate: bool, half: bool = False) -> Callable[[Any], Any]:
+    """The rounding of float32, or float16, to a narrower format, ties to even.
 
     Args:
         form: the format; it has a sign.
         saturate: whether values beyond the largest finite one become that, and not what the format has next: infinity, or else NaN.
+        half: whether from float16. To a format of at most its exponents, that saves half of the work.
 
     Returns:
-        ``encode(bits)``: the code, as uint32, of the float32 with these bits. In a format without NaN it is minus zero for
-        +NaN, and zero for -NaN.
+        ``encode(bits)``: the code, as uint32, of the float32 with these bits. Those of a float16 are shifted to where float32 has its
+        sign and its mantissa. In a format without NaN it is minus zero for +NaN, and zero for -NaN.
     """
-    mantissa, rebias = form.mantissa_bits, 127 - form.bias
+    # As float32 the bits of a float16 are its value times 2**-112; so are then all numbers below, and only the difference counts.
+    bias = 15 if half else 127
+    magnitude, infinity = np.uint32(0x0FFFFFFF if half else MAGNITUDE), np.uint32(2 * bias + 1 << 23)
+    mantissa, rebias = form.mantissa_bits, bias - form.bias
     shift = 23 - mantissa
     largest, nan = _magnitude(form)
     last = largest if saturate or form.nan == "none" else largest + 1
     cap = np.uint32((last + (rebias << mantissa)) << shift)
     lowest = np.uint32(rebias + 1 << 23)
     exponent, offset = INFINITY, np.uint32(shift << 23)
-    half, rest = np.uint32((1 << shift - 1) - 1), np.uint32(shift)
+    below_half, rest = np.uint32((1 << shift - 1) - 1), np.uint32(shift)
     quiet = np.uint32(nan)
     sign, to_sign = np.uint32(1 << form.exponent_bits + mantissa), np.uint32(31 - form.exponent_bits - mantissa)
-    minus_zero, no_nan, same_exponents = form.negative_zero, form.nan == "none", rebias == 0
+    minus_zero, no_nan = form.negative_zero, form.nan == "none"
+    same_exponents = rebias == 0
 
-    @kernel("uint32(uint32)", key=(form.exponent_bits, mantissa, form.bias, form.nan, last))
+    @kernel("uint32(uint32)", key=(form.exponent_bits, mantissa, form.bias, form.nan, last, half))
     def encode(bits: Any) -> Any:
-        size = np.uint32(bits & MAGNITUDE)
+        size = np.uint32(bits & magnitude)
         least = size if size < cap else cap
         if same_exponents:
-            code = np.uint32(np.uint32(least + half + np.uint32(np.uint32(least >> rest) & np.uint32(1))) >> rest)
+            code = np.uint32(np.uint32(least + below_half + np.uint32(np.uint32(least >> rest) & np.uint32(1))) >> rest)
         else:
             # Adding a power of two that leaves only the target's bits lets the FPU round, subnormals and ties included.
             top = np.uint32((least if least > lowest else lowest) & exponent)
@@ -85,8 +90,8 @@ def make_encoder(form: FloatFormat, saturate: bool) -> Callable[[Any], Any]:
             code = np.uint32(np.uint32(rounded - power) + np.uint32(np.uint32(top - lowest) >> rest))
         negative = np.uint32(np.uint32(bits >> to_sign) & sign)
         if no_nan:
-            return np.uint32(negative ^ sign) if size > INFINITY else np.uint32(code | negative)
-        code = quiet if size > INFINITY else code
+            return np.uint32(negative ^ sign) if size > infinity else np.uint32(code | negative)
+        code = quiet if size > infinity else code
         if minus_zero:
             return np.uint32(code | negative)
         return np.uint32(code | negative) if code else code
@@ -140,22 +145,27 @@ def make_integer_encoder(bits: int) -> Callable[[Any], Any]:
     return encode
 
 
-def make_encode(encoder: Callable[[Any], Any], name: tuple[Any, ...], word: str = "uint8") -> Kernel:
+def make_encode(encoder: Callable[[Any], Any], name: tuple[Any, ...], word: str = "uint8", source: str = "float32") -> Kernel:
     """An encoder over an array.
 
     Args:
         encoder: what one of the factories above returned.
         name: values that determine the encoder.
         word: the unsigned dtype of codes.
+        source: ``"float32"``; ``"bfloat16"``, which is its upper half; or ``"float16"``, if the encoder is made for that.
 
     Returns:
-        ``encode(bits, out)``: writes the code of each float32, given as uint32, to ``out``.
+        ``encode(bits, out)``: writes the code of each number, given as its bits, to ``out``.
     """
+    given = "uint32" if source == "float32" else "uint16"
+    shift = np.uint32({"float32": 0, "bfloat16": 16, "float16": 13}[source])
+    sign, to_sign = np.uint32(0x8000 if source == "float16" else 0), np.uint32(16)
 
-    @kernel(*_signatures("uint32", f"{word}[::1]"), key=name)
-    def encode(bits: Any, out: Any) -> None:
+    @kernel(*signatures(given, f"{word}[::1]"), key=(*name, source))
+    def encode(x: Any, out: Any) -> None:
         for i in range(out.size):
-            out[i] = encoder(bits[i])
+            bits = np.uint32(x[i])
+            out[i] = encoder(np.uint32(np.uint32(bits << shift) | np.uint32(np.uint32(bits & sign) << to_sign)))
 
     return encode
 
@@ -176,7 +186,7 @@ def make_staged(first: Kernel, second: Kernel, name: tuple[Any, ...], source: st
     """
     scratch = np.dtype(between).type
 
-    @kernel(*_signatures(source, f"{target}[::1]"), key=(*name, source))
+    @kernel(*signatures(source, f"{target}[::1]"), key=(*name, source))
     def staged(x: Any, out: Any) -> None:
         block = np.empty(BLOCK, scratch)
         for start in range(0, x.size, BLOCK):
@@ -197,7 +207,7 @@ def make_packed(encode: Kernel, bits: int, name: tuple[Any, ...], source: str) -
     elements, whole_bytes = group(bits)
     bytes_each = BLOCK // elements * whole_bytes
 
-    @kernel(*_signatures(source, "uint8[::1]"), key=(*name, source))
+    @kernel(*signatures(source, "uint8[::1]"), key=(*name, source))
     def encode_packed(x: Any, out: Any) -> None:
         block = np.empty(BLOCK, np.uint8)
         place = 0
@@ -213,14 +223,14 @@ def make_packed(encode: Kernel, bits: int, name: tuple[Any, ...], source: str) -
 # Other sources to float32
 
 
-@kernel(*_signatures("uint16", "uint32[::1]"))
+@kernel(*signatures("uint16", "uint32[::1]"))
 def widen_bfloat16(codes: Any, out: Any) -> None:
     """Write the bits of the float32 that equals each bfloat16."""
     for i in range(out.size):
         out[i] = np.uint32(codes[i]) << np.uint32(16)
 
 
-@kernel(*_signatures("uint16", "uint32[::1]"))
+@kernel(*signatures("uint16", "uint32[::1]"))
 def widen_float16(codes: Any, out: Any) -> None:
     """Write the bits of the float32 that equals each float16."""
     subnormal, special = np.uint32(0x400 << 13), np.uint32(0x7C00 << 13)
@@ -237,7 +247,7 @@ def widen_float16(codes: Any, out: Any) -> None:
         out[i] = wide | np.uint32(np.uint32(code & np.uint32(0x8000)) << np.uint32(16))
 
 
-@kernel(*_signatures("float64", "uint32[::1]"))
+@kernel(*signatures("float64", "uint32[::1]"))
 def narrow_float64(x: Any, out: Any) -> None:
     """Write the bits of each float64 rounded to odd to float32."""
     for i in range(out.size):
@@ -254,7 +264,7 @@ def make_narrow_integer(source: str) -> Kernel:
     large, lost, low, one, nothing = word(1 << 40), word(16), word(0xFFFF), word(1), word(0)
     negative = word(-(1 << 40) if source == "int64" else 0)
 
-    @kernel(*_signatures(source, "float64[::1]"), key=(source,))
+    @kernel(*signatures(source, "float64[::1]"), key=(source,))
     def narrow_integer(x: Any, out: Any) -> None:
         for i in range(out.size):
             value = x[i]
@@ -291,7 +301,7 @@ def make_wrap(source: str, target: str) -> Kernel:
     ones, nothing = word(np.iinfo(word).max), word(0)
     bits = "uint32" if source == "float32" else "uint64"
 
-    @kernel(*_signatures(bits, f"{target}[::1]"), key=(source, target))
+    @kernel(*signatures(bits, f"{target}[::1]"), key=(source, target))
     def wrap(x: Any, out: Any) -> None:
         for i in range(out.size):
             value = word(x[i])
@@ -318,7 +328,7 @@ def make_truncate(source: str, target: str) -> Kernel:
     limit = 2.0**31 if word is np.uint32 else 2.0**63
     wrap = make_wrap(source, target)
 
-    @kernel(*_signatures(source, f"{target}[::1]"), key=(source, target))
+    @kernel(*signatures(source, f"{target}[::1]"), key=(source, target))
     def truncate(x: Any, out: Any) -> None:
         for start in range(0, out.size, BLOCK):
             part, whole = x[start : start + BLOCK], out[start : start + BLOCK]
@@ -342,7 +352,7 @@ def make_round_float64(bits: int) -> Kernel:
     """
     mask = np.int64((1 << bits) - 1)
 
-    @kernel(*_signatures("float64", "uint8[::1]"), key=(bits,))
+    @kernel(*signatures("float64", "uint8[::1]"), key=(bits,))
     def round_float64(x: Any, out: Any) -> None:
         for i in range(out.size):
             near = x[i] if abs(x[i]) < 2.0**57 else 0.0  # beyond, multiples of 16
@@ -355,13 +365,13 @@ def make_round_float64(bits: int) -> Kernel:
 
 
 def make_look_up(word: str) -> Table:
-    """The decoder of every format of at most 8 bits.
+    """The look-up of whatever codes of at most 8 bits become.
 
     Returns:
         ``look_up(codes, table, out)``: writes ``table[code]``, elements of the unsigned ``word``, for each uint8 code; the table has 256.
     """
 
-    @kernel(*_signatures("uint8", f"{word}[::1]", f"{word}[::1]"), key=(word,))
+    @kernel(*signatures("uint8", f"{word}[::1]", f"{word}[::1]"), key=(word,))
     def look_up(codes: Any, table: Any, out: Any) -> None:
         for i in range(out.size):
             out[i] = table[codes[i]]
@@ -377,7 +387,7 @@ def make_look_up_packed(bits: int, word: str) -> Table:
     """
     per_byte, mask = 8 // bits, (1 << bits) - 1
 
-    @kernel(*_signatures("uint8", f"{word}[::1]", f"{word}[::1]"), key=(bits, word))
+    @kernel(*signatures("uint8", f"{word}[::1]", f"{word}[::1]"), key=(bits, word))
     def look_up_packed(packed: Any, table: Any, out: Any) -> None:
         whole = out.size // per_byte
         for i in range(whole):
