@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from numbaops.errors import InvalidTypeError
 from numbaops.ops.base import Array, BoundOperator
 from numbaops.opset import OperatorVersion, resolve
 
@@ -23,7 +24,7 @@ def operator(op_type: str, opset: int | None = None, domain: str = "", **attribu
            [0, 0, 0]])
 
     Args:
-        op_type: ``"Constant"``, ``"ConstantOfShape"`` or ``"EyeLike"``.
+        op_type: the operator's name, one of those that ``numbaops ops`` lists.
         opset: the opset version; None is the newest.
         domain: ``""`` or ``"ai.onnx"``.
         attributes: the operator's attributes; None is an absent one.
@@ -156,4 +157,118 @@ def eye_like(x: Any, dtype: Any = None, k: int = 0, *, opset: int | None = None,
     plain = dtype is None and type(k) is int and k == 0
     bound = _plain(resolve("EyeLike", opset)) if plain else operator("EyeLike", opset, dtype=dtype, k=k)
     result: Array = bound(x, out=out)
+    return result
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _quantizer(op_type: str, opset: int | None, *attributes: tuple[str, Any]) -> BoundOperator:
+    return resolve(op_type, opset).bind(dict(attributes))
+
+
+def _bound(op_type: str, opset: int | None, **attributes: tuple[Any, Any]) -> BoundOperator:
+    """The operator with those attributes whose value is not the default; given as (value, default), for old versions lack some."""
+    given = tuple((name, value) for name, (value, default) in attributes.items() if value is not default)
+    try:
+        return _quantizer(op_type, opset, *given)
+    except TypeError as error:
+        if isinstance(error, InvalidTypeError):
+            raise
+    return resolve(op_type, opset).bind(dict(given))  # something cannot be hashed
+
+
+def quantize_linear(
+    x: Any,
+    y_scale: Any,
+    y_zero_point: Any = None,
+    *,
+    axis: int = 1,
+    saturate: bool = True,
+    block_size: int = 0,
+    output_dtype: Any = None,
+    precision: Any = None,
+    opset: int | None = None,
+    out: Array | None = None,
+    packed: bool = False,
+) -> Array | PackedTensor:
+    """ONNX QuantizeLinear: ``saturate(round(x / y_scale) + y_zero_point)``, ties to even.
+
+    >>> import numpy as np
+    >>> quantize_linear(np.array([-1.0, 0.3, 0.5], np.float32), np.float32(0.1), np.int8(0))
+    array([-10,   3,   5], dtype=int8)
+
+    Args:
+        x: an array of float32, float16, bfloat16 or int32.
+        y_scale: what to divide by. One element is for all of ``x``; a 1-D array as long as the dimension ``axis`` has one for
+            each index of it; an array of the rank of ``x``, shorter along ``axis``, has one for each block of ``block_size``.
+        y_zero_point: what to add, of the shape of ``y_scale`` and the result's type; zero by default.
+        axis: the dimension that scales belong to; negative counts from the last.
+        saturate: for float8 results, whether values beyond the range become the largest finite value; otherwise infinity or NaN.
+        block_size: elements of a block; 0 if scales are not for blocks. Since opset 21.
+        output_dtype: the result's element type if there is no zero point; uint8 by default. Since opset 21.
+        precision: the element type in which to divide; by default that of ``y_scale``. Since opset 23.
+        opset: the opset version; None is the newest.
+        out: a C-contiguous array of the result's dtype and shape to write into; of the result's bytes when ``packed``.
+        packed: give a :class:`~numbaops.PackedTensor` (the bytes of ``raw_data``) instead of an array.
+
+    Returns:
+        A new array of the shape of ``x``, or ``out``, or a ``PackedTensor``.
+
+    Raises:
+        InvalidValueError: shapes, axis and block size that do not fit, or an attribute that the version lacks.
+        InvalidTypeError: an element type that the version lacks, or a zero point of another type than ``output_dtype``.
+
+    Source: https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
+    """
+    bound = _bound(
+        "QuantizeLinear",
+        opset,
+        axis=(axis, 1),
+        saturate=(saturate, True),
+        block_size=(block_size, 0),
+        output_dtype=(output_dtype, None),
+        precision=(precision, None),
+    )
+    result: Array | PackedTensor = bound(x, y_scale, y_zero_point, out=out, packed=packed)
+    return result
+
+
+def dequantize_linear(
+    x: Any,
+    x_scale: Any,
+    x_zero_point: Any = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: Any = None,
+    opset: int | None = None,
+    out: Array | None = None,
+) -> Array:
+    """ONNX DequantizeLinear: ``(x - x_zero_point) * x_scale``.
+
+    >>> import numpy as np
+    >>> dequantize_linear(np.array([-10, 3, 5], np.int8), np.float32(0.5))
+    array([-5. ,  1.5,  2.5], dtype=float32)
+
+    Args:
+        x: an array of a quantised type (integers of 2 to 16 bits, float8, float4, float6) or int32, or a
+            :class:`~numbaops.PackedTensor`.
+        x_scale: what to multiply by; its shape is as in :func:`quantize_linear`.
+        x_zero_point: what to subtract first, of the shape of ``x_scale`` and the type of ``x``; zero by default.
+        axis: the dimension that scales belong to; negative counts from the last.
+        block_size: elements of a block; 0 if scales are not for blocks. Since opset 21.
+        output_dtype: the result's element type: float32, float16 or bfloat16; by default that of ``x_scale``. Since opset 23.
+        opset: the opset version; None is the newest.
+        out: a C-contiguous array of the result's dtype and shape to write into.
+
+    Returns:
+        A new array of the shape of ``x``, or ``out``. Differences are exact, products float32, and rounded once to the type.
+
+    Raises:
+        InvalidValueError: shapes, axis and block size that do not fit, or an attribute that the version lacks.
+        InvalidTypeError: an element type that the version lacks, or a zero point of another type than ``x``.
+
+    Source: https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html
+    """
+    bound = _bound("DequantizeLinear", opset, axis=(axis, 1), block_size=(block_size, 0), output_dtype=(output_dtype, None))
+    result: Array = bound(x, x_scale, x_zero_point, out=out)
     return result

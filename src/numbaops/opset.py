@@ -20,6 +20,8 @@ from numbaops.dtypes import BY_NAME, ElementType
 from numbaops.errors import InvalidTypeError, InvalidValueError, UnsupportedError
 from numbaops.ops.base import BoundOperator
 from numbaops.ops.generator import Constant, ConstantOfShape, EyeLike
+from numbaops.ops.quantization import DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear
+from numbaops.ops.tensor import BitCast, Cast, CastLike
 
 NEWEST_OPSET = 28
 """The newest opset of the default domain that the table was checked against."""
@@ -53,6 +55,7 @@ class OperatorVersion:
         outputs: allowed element types of each output, by the schema's output name.
         attributes: the attributes, by name.
         implementation: the class that checks attributes once and is then called with arrays.
+        optional: names of the inputs that may be left out.
         domain: the operator's domain; ``""`` is ONNX's own.
     """
 
@@ -62,6 +65,7 @@ class OperatorVersion:
     outputs: Mapping[str, frozenset[ElementType]]
     attributes: Mapping[str, Attribute] = field(repr=False)
     implementation: type[BoundOperator] = field(repr=False)
+    optional: frozenset[str] = frozenset()
     domain: str = ""
 
     def bind(self, attributes: Mapping[str, Any], *, check_types: bool = True) -> BoundOperator:
@@ -88,22 +92,34 @@ def _types(names: str) -> frozenset[ElementType]:
 _FLOATS = _types("float16 float double")
 _INTEGERS = _types("int8 int16 int32 int64 uint8 uint16 uint32 uint64")
 _NUMBERS = _FLOATS | _INTEGERS | _types("bool")
-_ALL_OF_9 = _NUMBERS | _types("string complex64 complex128")
-_INT64 = _types("int64")
+_TEXTS = _NUMBERS | _types("string")
+_ALL_OF_9 = _TEXTS | _types("complex64 complex128")
+_FLOAT8 = _types("float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz")
+_FLOAT6 = _types("float6e2m3 float6e3m2")
 
-# What each opset added to the types that constants may have.
+# What each opset added to the types that constants may have, and casts.
 _ADDED = {
     13: _types("bfloat16"),
-    19: _types("float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz"),
+    19: _FLOAT8,
     21: _types("int4 uint4"),
     23: _types("float4e2m1"),
     24: _types("float8e8m0"),
     25: _types("int2 uint2"),
+    28: _FLOAT6,
+}
+# The same of quantised tensors.
+_QUANTIZED = {
+    10: _types("int8 uint8"),
+    19: _FLOAT8,
+    21: _types("int16 uint16 int4 uint4"),
+    23: _types("float4e2m1"),
+    25: _types("int2 uint2"),
+    28: _FLOAT6,
 }
 
 
-def _grown(base: frozenset[ElementType], opset: int) -> frozenset[ElementType]:
-    return base.union(*(types for since, types in _ADDED.items() if since <= opset))
+def _grown(base: frozenset[ElementType], opset: int, added: Mapping[int, frozenset[ElementType]] = _ADDED) -> frozenset[ElementType]:
+    return base.union(*(types for since, types in added.items() if since <= opset))
 
 
 _REQUIRED_VALUE = {"value": Attribute("TENSOR", required=True)}
@@ -118,20 +134,65 @@ _ANY_VALUE = _DENSE_OR_SPARSE | {
 }
 _FILL = {"value": Attribute("TENSOR")}
 _EYE = {"dtype": Attribute("INT"), "k": Attribute("INT", default=0)}
+_TO = {"to": Attribute("INT", required=True)}
+_SATURATE = {"saturate": Attribute("INT", default=1)}
+_ROUND = _SATURATE | {"round_mode": Attribute("STRING", default="up")}
+_AXIS = {"axis": Attribute("INT", default=1)}
+_BLOCK = _AXIS | {"block_size": Attribute("INT", default=0)}
+_BLOCK_TO = _BLOCK | {"output_dtype": Attribute("INT", default=0)}
+_PRECISION = _BLOCK_TO | _SATURATE | {"precision": Attribute("INT", default=0)}
+
+_Types = frozenset[ElementType]
+_Attributes = dict[str, Attribute]
 
 
 def _row(
     implementation: type[BoundOperator],
     since_version: int,
-    attributes: dict[str, Attribute],
-    inputs: dict[str, frozenset[ElementType]],
-    output: frozenset[ElementType],
+    attributes: _Attributes,
+    inputs: dict[str, _Types],
+    outputs: _Types | dict[str, _Types],
+    *optional: str,
 ) -> OperatorVersion:
-    name = implementation.__name__
+    named = outputs if isinstance(outputs, dict) else {"output": outputs}
     return OperatorVersion(
-        name, since_version, MappingProxyType(inputs), MappingProxyType({"output": output}), MappingProxyType(attributes), implementation
+        implementation.__name__,
+        since_version,
+        MappingProxyType(inputs),
+        MappingProxyType(named),
+        MappingProxyType(attributes),
+        implementation,
+        frozenset(optional),
     )
 
+
+def _cast(since_version: int, attributes: _Attributes, base: _Types = _TEXTS) -> OperatorVersion:
+    types = _grown(base, since_version)
+    return _row(Cast, since_version, attributes, {"input": types}, types)
+
+
+def _cast_like(since_version: int, attributes: _Attributes) -> OperatorVersion:
+    types = _grown(_TEXTS, since_version)
+    return _row(CastLike, since_version, attributes, {"input": types, "target_type": types}, types)
+
+
+def _quantize(since_version: int, attributes: _Attributes, x: _Types, scale: _Types) -> OperatorVersion:
+    types = _grown(frozenset(), since_version, _QUANTIZED)
+    return _row(QuantizeLinear, since_version, attributes, {"x": x, "y_scale": scale, "y_zero_point": types}, {"y": types}, "y_zero_point")
+
+
+def _dequantize(since_version: int, attributes: _Attributes, scale: _Types, y: _Types) -> OperatorVersion:
+    types = _grown(_types("int32"), since_version, _QUANTIZED)
+    return _row(
+        DequantizeLinear, since_version, attributes, {"x": types, "x_scale": scale, "x_zero_point": types}, {"y": y}, "x_zero_point"
+    )
+
+
+_FLOAT, _INT64, _UINT8 = _types("float"), _types("int64"), _types("uint8")
+_SHORT = _types("float float16 bfloat16")
+_SHORT_INT32 = _SHORT | _types("int32")
+_SCALE = _types("float8e8m0")
+_BITS_OF_26 = _grown(_ALL_OF_9, 26) - _types("string")
 
 # fmt: off
 OPERATOR_VERSIONS: tuple[OperatorVersion, ...] = (
@@ -153,6 +214,40 @@ OPERATOR_VERSIONS: tuple[OperatorVersion, ...] = (
     _row(ConstantOfShape, 25, _FILL, {"input": _INT64}, _grown(_NUMBERS, 25)),
     _row(EyeLike,          9, _EYE, {"input": _NUMBERS}, _NUMBERS),
     _row(EyeLike,         22, _EYE, {"input": _grown(_NUMBERS, 13)}, _grown(_NUMBERS, 13)),
+    _cast( 1, {"to": Attribute("STRING", required=True)}, _NUMBERS),
+    _cast( 6, _TO, _NUMBERS),
+    _cast( 9, _TO),
+    _cast(13, _TO),
+    _cast(19, _TO | _SATURATE),
+    _cast(21, _TO | _SATURATE),
+    _cast(23, _TO | _SATURATE),
+    _cast(24, _TO | _ROUND),
+    _cast(25, _TO | _ROUND),
+    _cast(28, _TO | _ROUND),
+    _cast_like(15, {}),
+    _cast_like(19, _SATURATE),
+    _cast_like(21, _SATURATE),
+    _cast_like(23, _SATURATE),
+    _cast_like(24, _ROUND),
+    _cast_like(25, _ROUND),
+    _row(BitCast,         26, _TO, {"input": _BITS_OF_26}, _BITS_OF_26),
+    _quantize(10, {},                    _types("float int32"), _FLOAT),
+    _quantize(13, _AXIS,                 _types("float int32"), _FLOAT),
+    _quantize(19, _AXIS | _SATURATE,     _SHORT_INT32, _SHORT_INT32),
+    _quantize(21, _BLOCK_TO | _SATURATE, _SHORT_INT32, _SHORT_INT32),
+    _quantize(23, _PRECISION,            _SHORT_INT32, _SHORT_INT32),
+    _quantize(24, _PRECISION,            _SHORT_INT32, _SHORT_INT32 | _SCALE),
+    _quantize(25, _PRECISION,            _SHORT_INT32, _SHORT_INT32 | _SCALE),
+    _quantize(28, _PRECISION,            _SHORT_INT32, _SHORT_INT32 | _SCALE),
+    _dequantize(10, {},        _FLOAT, _FLOAT),
+    _dequantize(13, _AXIS,     _FLOAT, _FLOAT),
+    _dequantize(19, _AXIS,     _SHORT, _SHORT),
+    _dequantize(21, _BLOCK,    _SHORT, _SHORT),
+    _dequantize(23, _BLOCK_TO, _SHORT, _SHORT),
+    _dequantize(24, _BLOCK_TO, _SHORT | _SCALE, _SHORT),
+    _dequantize(25, _BLOCK_TO, _SHORT | _SCALE, _SHORT),
+    _dequantize(28, _BLOCK_TO, _SHORT | _SCALE, _SHORT),
+    _row(DynamicQuantizeLinear, 11, {}, {"x": _FLOAT}, {"y": _UINT8, "y_scale": _FLOAT, "y_zero_point": _UINT8}),
 )
 # fmt: on
 

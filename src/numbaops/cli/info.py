@@ -52,6 +52,7 @@ def _facts(version: OperatorVersion) -> dict[str, Any]:
         "operator": version.op_type,
         "since_version": version.since_version,
         "inputs": {name: _names(types) for name, types in version.inputs.items()},
+        "optional_inputs": sorted(version.optional),
         "outputs": {name: _names(types) for name, types in version.outputs.items()},
         "attributes": {
             name: {"type": one.kind, "required": one.required, "default": one.default} for name, one in version.attributes.items()
@@ -148,7 +149,7 @@ def can_write(folder: Path) -> bool:
 
 def warm_up(*, as_json: bool) -> None:
     """Compile every kernel, and say what was done."""
-    from numbaops import casting
+    from numbaops import casting, quantization
     from numbaops.runtime import jit
 
     folder = jit.cache_directory()
@@ -160,6 +161,7 @@ def warm_up(*, as_json: bool) -> None:
         raise EvaluationError(_unwritable(folder, "no file can be made there"))
     started = time.perf_counter()
     casting.prepare()
+    quantization.prepare()
     with report.steps("compiling") as show:
         compiled, cached = jit.warm_up(show)
     took = time.perf_counter() - started

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -29,6 +30,7 @@ MEMO_ENTRIES = 256
 """Results that one operator keeps."""
 
 
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _FLOAT32_LIMIT = float(2**128 - 2**103)
 """The smallest double that rounds to an infinite float32."""
 
@@ -171,6 +173,33 @@ def as_float(value: float, attribute: str) -> float:
     if _FLOAT32_LIMIT <= abs(value) < math.inf:
         raise InvalidValueError(f"{attribute} is {value}, beyond the range of float32")
     return value
+
+
+def as_integer(value: Any, attribute: str) -> int:
+    """A number as an attribute of kind INT."""
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: an integer")
+    if not INT64_MIN <= number <= INT64_MAX:
+        raise InvalidValueError(f"{attribute} is {number}; allowed: {INT64_MIN} to {INT64_MAX}")
+    return number
+
+
+def as_flag(value: Any, attribute: str) -> bool:
+    """An attribute of kind INT of which only zero and not zero count."""
+    if isinstance(value, (bool, np.bool_, int, np.integer)):
+        return bool(value)
+    raise InvalidTypeError(f"{attribute} is {value!r}; allowed: 0 and 1")
+
+
+def as_text(value: Any, attribute: str) -> str:
+    """An attribute of kind STRING; protobuf has it as UTF-8 bytes."""
+    if isinstance(value, (str, bytes)):
+        return str(as_strings([value], attribute)[0])
+    raise InvalidTypeError(f"{attribute} is {value!r}; allowed: a str")
 
 
 def _canonical(array: Array, attribute: str) -> Array:

@@ -6,7 +6,6 @@ https://onnx.ai/onnx/operators/onnx__Constant.html, onnx__ConstantOfShape.html, 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -17,23 +16,10 @@ from numbaops import dense
 from numbaops.convert import PackedTensor, array_nbytes, as_strings, check_out, pack, packed
 from numbaops.dtypes import ElementType, element_type, of_dtype
 from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
-from numbaops.ops.base import MEMO_BYTES, Array, BoundOperator, Memo, as_float, as_tensor
+from numbaops.ops.base import MEMO_BYTES, Array, BoundOperator, Memo, as_float, as_integer, as_tensor
 from numbaops.runtime import memory
 
 _INT64 = np.dtype(np.int64)
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
-
-
-def _integer(value: Any, attribute: str) -> int:
-    try:
-        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None:
-        raise InvalidTypeError(f"{attribute} is {value!r}; allowed: an integer")
-    if not _INT64_MIN <= number <= _INT64_MAX:
-        raise InvalidValueError(f"{attribute} is {number}; allowed: {_INT64_MIN} to {_INT64_MAX}")
-    return number
 
 
 def _all_int(shape: tuple[Any, ...]) -> bool:
@@ -72,7 +58,7 @@ def _sparse(value: Any, attribute: str) -> Array:
     if isinstance(value, tuple) and len(value) == 3:
         values, indices, shape = value
         if isinstance(values, ndarray) and isinstance(indices, ndarray) and isinstance(shape, (tuple, list)):
-            return dense_from_sparse(values, indices, [_integer(dimension, "the shape") for dimension in shape])
+            return dense_from_sparse(values, indices, [as_integer(dimension, "the shape") for dimension in shape])
     came = f"({', '.join(type(part).__name__ for part in value)})" if isinstance(value, tuple) else type(value).__name__
     raise InvalidTypeError(
         f"{attribute} is a {came}; allowed: a SparseTensorProto, or a tuple (values, indices, shape) of two arrays and a tuple"
@@ -93,8 +79,8 @@ class Constant(BoundOperator):
         "sparse_value": _sparse,
         "value_float": lambda value, name: np.array(_number(value, name), np.float32),
         "value_floats": lambda value, name: np.array([_number(item, name) for item in _items(value, name)], np.float32),
-        "value_int": lambda value, name: np.array(_integer(value, name), np.int64),
-        "value_ints": lambda value, name: np.array([_integer(item, name) for item in _items(value, name)], np.int64),
+        "value_int": lambda value, name: np.array(as_integer(value, name), np.int64),
+        "value_ints": lambda value, name: np.array([as_integer(item, name) for item in _items(value, name)], np.int64),
         "value_string": lambda value, name: as_strings([value], name).reshape(()),
         "value_strings": lambda value, name: as_strings(_items(value, name), name),
     }
@@ -225,7 +211,7 @@ class ConstantOfShape(BoundOperator):
         elif type(shape) is tuple and _all_int(shape):
             dimensions = shape
         elif isinstance(shape, (tuple, list)):
-            dimensions = tuple(_integer(dimension, "shape") for dimension in shape)
+            dimensions = tuple(as_integer(dimension, "shape") for dimension in shape)
         else:
             raise self.error(InvalidTypeError, f"shape is {shape!r}; allowed: a tuple, a list or a 1-D int64 array", "shape")
         return dimensions
@@ -258,7 +244,7 @@ class EyeLike(BoundOperator):
     inputs = "[rows, columns]"
 
     def bind(self, given: dict[str, Any]) -> dict[str, Any]:
-        self.k = self.check("k", _integer, given.get("k", 0), "k")
+        self.k = self.check("k", as_integer, given.get("k", 0), "k")
         self.kind: ElementType | None = None
         # By the input's dtype: the result's type and small results. The dtype used last needs no look-up (its hash takes 90 ns).
         self.known: dict[np.dtype[Any], tuple[ElementType, Memo]] = {}
@@ -318,7 +304,7 @@ class EyeLike(BoundOperator):
     def _from_shape(self, x: Any) -> tuple[ElementType, tuple[int, ...]]:
         if not isinstance(x, (tuple, list)):
             raise InvalidTypeError(f"x is {x!r}; allowed: an array of rank 2, or a shape of two integers")
-        return self.kind or element_type("float"), tuple(_integer(dimension, "x") for dimension in x)
+        return self.kind or element_type("float"), tuple(as_integer(dimension, "x") for dimension in x)
 
     def _check_numeric(self, kind: ElementType, what: str) -> None:
         if kind.kind == "string":
