@@ -63,6 +63,8 @@ TYPES: dict[str, Type] = {row.name: row for row in (
 )}
 # fmt: on
 
+CODE_OF_DTYPE = {np.dtype(row.dtype): row.code for row in TYPES.values()}
+
 _NUMBERS = ("float16", "float", "double", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 _CONSTANT_9 = (*_NUMBERS, "string", "complex64", "complex128")
 _FLOAT8 = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")

@@ -1,0 +1,87 @@
+"""Operators that sort: TopK and Unique.
+
+https://onnx.ai/onnx/operators/onnx__TopK.html, onnx__Unique.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from numbaops.errors import InvalidValueError
+from numbaops.ops._axes import normalized_axis, single_integer
+from numbaops.ops.base import Array
+
+
+def top_k(axis: int = -1, largest: int = 1, sorted: int = 1) -> Callable[..., tuple[Array, Array]]:
+    """TopK: the largest or smallest elements along ``axis`` and their indices, in order; of equal ones the first comes first.
+
+    NaN counts as larger than all numbers, as in NumPy. The order is kept where ``sorted=0`` would let it be any.
+    """
+    return lambda data, k: _top(data, single_integer(k, "K"), axis, largest)
+
+
+def top_k_by_attribute(k: int, axis: int = -1) -> Callable[..., tuple[Array, Array]]:
+    """TopK-1, whose number of elements is an attribute."""
+    return lambda data: _top(data, k, axis, 1)
+
+
+def _top(data: Array, k: int, axis: int, largest: int) -> tuple[Array, Array]:
+    place = normalized_axis(axis, data.ndim)
+    size = data.shape[place]
+    if not 0 <= k <= size:
+        raise InvalidValueError(f"K is {k}; allowed: 0 to {size}, the size of axis {place}", attribute="K")
+    keys = _sortable(data)
+    if largest:
+        # sorted backward, so that the first of equal elements is the last one, and read backward
+        backward = (slice(None),) * place + (slice(None, None, -1),)
+        order = size - 1 - keys[backward].argsort(place, kind="stable")[backward]
+    else:
+        order = keys.argsort(place, kind="stable")
+    indices = order[(slice(None),) * place + (slice(k),)].astype(np.int64, copy=False)
+    return np.take_along_axis(data, indices, place), indices
+
+
+def unique(axis: int | None = None, sorted: int = 1) -> Callable[..., tuple[Array, ...]]:
+    """Unique: the different elements, or slices along ``axis``, with the index of the first, their numbers, and how many there are.
+
+    They are in ascending order, or in that of their first occurrence. All NaN are one value, as in NumPy.
+    """
+
+    def call(data: Array) -> tuple[Array, ...]:
+        first, inverse, counts = _groups(data.reshape(-1) if axis is None else _slice_codes(data, normalized_axis(axis, data.ndim)))
+        if not sorted:
+            order = first.argsort()
+            rank = np.empty_like(order)
+            rank[order] = np.arange(order.size)
+            first, inverse, counts = first[order], rank[inverse], counts[order]
+        values = data.reshape(-1).take(first) if axis is None else data.take(first, axis)
+        return values, *(each.astype(np.int64, copy=False) for each in (first, inverse, counts))
+
+    return call
+
+
+def _groups(elements: Array) -> tuple[Array, Array, Array]:
+    """Of a vector's different elements in order: the index of the first one, the number of each, how often each occurs."""
+    _, first, inverse, counts = np.unique(_sortable(elements), return_index=True, return_inverse=True, return_counts=True)
+    return first, inverse.reshape(-1), counts
+
+
+def _slice_codes(data: Array, axis: int) -> Array:
+    """A number for each slice along ``axis``, in the order of the slices."""
+    count = data.shape[axis]
+    _, codes, _ = _groups(np.moveaxis(data, axis, 0).reshape(-1))
+    rows = codes.reshape(count, data.size // count if count else 0)
+    if rows.shape[1] == 0:
+        return np.zeros(count, np.int64)
+    order = np.lexsort(rows.T[::-1])
+    new = (rows[order[1:]] != rows[order[:-1]]).any(1)
+    numbers = np.empty(count, np.int64)
+    numbers[order] = np.concatenate(([0], new.cumsum()))
+    return numbers
+
+
+def _sortable(data: Array) -> Array:
+    """The elements in a type that NumPy sorts by itself; those of ml_dtypes are exact in float32."""
+    return data.astype(np.float32) if data.dtype.kind == "V" else data

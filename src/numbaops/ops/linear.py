@@ -1,0 +1,148 @@
+"""Products of matrices: Gemm, MatMul, MatMulInteger, QLinearMatMul, Einsum, and Det (families ``onnx/defs/math``, ``quantization``).
+
+https://onnx.ai/onnx/operators/onnx__Gemm.html, onnx__MatMul.html, onnx__MatMulInteger.html, onnx__QLinearMatMul.html,
+onnx__Einsum.html, onnx__Det.html
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from numbaops.casting import cast
+from numbaops.errors import InvalidValueError
+from numbaops.ops._widening import narrowed, wide_dtype, widened
+from numbaops.ops.base import Array
+from numbaops.ops.leaf import Leaf
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """MatMul: as ``numpy.matmul``, stacks of matrices broadcast, vectors as a row before and a column behind."""
+    return narrowed(_product(widened(a), widened(b)), a.dtype)
+
+
+def _product(a: Array, b: Array) -> Array:
+    try:
+        y: Array = np.matmul(a, b)
+    except ValueError:
+        raise InvalidValueError(
+            f"the shapes are {list(a.shape)} and {list(b.shape)}; allowed: at least vectors, as many columns in the first as rows in "
+            "the second, and sizes before that broadcast"
+        ) from None
+    return y
+
+
+def gemm(a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0) -> Array:
+    """Gemm: alpha * A * B + beta * C, of matrices of which each may come transposed; C may be less than a matrix."""
+    if a.ndim != 2 or b.ndim != 2:
+        raise InvalidValueError(f"A and B have the shapes {list(a.shape)} and {list(b.shape)}; allowed: rank 2")
+    wide = wide_dtype(a.dtype)
+    if a.dtype.kind in "iu" and not (float(alpha).is_integer() and float(beta).is_integer()):
+        wide = np.dtype(np.float64)  # truncated at the end
+    y = _scaled(_product(narrowed(a.T if transA else a, wide), narrowed(b.T if transB else b, wide)), alpha)
+    if c is not None and beta:  # with 0, C counts nothing even where it is infinite, as in BLAS
+        try:
+            y += _scaled(c.astype(y.dtype), beta)
+        except ValueError:
+            raise InvalidValueError(f"C has the shape {list(c.shape)}; allowed: what broadcasts to {list(y.shape)}") from None
+    return narrowed(y, a.dtype)
+
+
+def _scaled(x: Array, factor: float) -> Array:
+    if factor == 1:
+        return x
+    return x * (factor if x.dtype.kind == "f" else np.array(int(factor)).astype(x.dtype))
+
+
+def gemm_with_broadcast(broadcast: int = 0, **attributes: Any) -> Any:
+    """Gemm before 7: C has the shape of the result unless ``broadcast`` is set."""
+
+    def call(a: Array, b: Array, c: Array) -> Array:
+        y = gemm(a, b, c, **attributes)
+        if not broadcast and c.shape != y.shape:
+            raise InvalidValueError(f"C has the shape {list(c.shape)}; allowed: {list(y.shape)}, or broadcast=1", attribute="broadcast")
+        return y
+
+    return call
+
+
+def matmul_integer(a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
+    """MatMulInteger: the product of 8-bit integers without their zero points, modulo 2**32.
+
+    A zero point is one number, or one a row of ``a`` or column of ``b``.
+    """
+    return _product(_without(a, a_zero_point, 1), _without(b, b_zero_point, 0)).astype(np.int64).astype(np.int32)
+
+
+def _without(x: Array, zero_point: Array | None, rows: int) -> Array:
+    """The distances from the zero point, as floats, whose products BLAS does: exact, for their sums stay below 2**53."""
+    wide = x.astype(np.float64)
+    return wide if zero_point is None else wide - _spread(zero_point, x, rows).astype(np.float64)
+
+
+def _spread(parameter: Array, x: Array, rows: int) -> Array:
+    """A scale or zero point as it broadcasts to the matrices: a vector holds one number a row of the first factor."""
+    if parameter.size == 1:
+        return parameter.reshape(())
+    return parameter[:, None] if rows and parameter.ndim == 1 and x.ndim > 1 else parameter
+
+
+def qlinear_matmul(
+    a: Array,
+    a_scale: Array,
+    a_zero_point: Array,
+    b: Array,
+    b_scale: Array,
+    b_zero_point: Array,
+    y_scale: Array,
+    y_zero_point: Array,
+) -> Array:
+    """QLinearMatMul: the product of two quantized tensors, quantized.
+
+    Scales and zero points are one number, or one a row of ``a`` and of the result, or column of ``b``. The scales multiply in
+    float32, the quotient is rounded to even before the zero point is added, and the sum saturates.
+    """
+    product = _product(_without(a, a_zero_point, 1), _without(b, b_zero_point, 0)).astype(np.float32)
+    factor = _spread(widened(a_scale), a, 1) * _spread(widened(b_scale), b, 0) / _spread(widened(y_scale), a, 1)
+    if b.ndim == 1 and factor.ndim > 1:  # as matmul drops the dimensions that it adds to vectors
+        factor = factor[..., 0]
+    if a.ndim == 1 and factor.ndim > 1:
+        factor = factor[..., 0, :]
+    y = product * factor
+    zero_point = _spread(y_zero_point, a, 1)
+    if y_zero_point.dtype.kind not in "iu":
+        return np.asarray(cast(y + zero_point.astype(np.float32), y_zero_point.dtype))
+    limits = np.iinfo(y_zero_point.dtype)
+    saturated: Array = np.clip(np.rint(y) + zero_point, limits.min, limits.max)
+    return saturated.astype(y_zero_point.dtype)
+
+
+def einsum(*operands: Array, equation: str) -> Array:
+    """Einsum: the sum of products over the indices that the equation's result lacks."""
+    try:
+        y = np.einsum(equation, *map(widened, operands), optimize=len(operands) > 1)
+    except ValueError as error:
+        shapes = ", ".join(str(list(operand.shape)) for operand in operands)
+        raise InvalidValueError(
+            f"the equation {equation!r} does not fit operands of shape {shapes}: {error}", attribute="equation"
+        ) from error
+    return narrowed(y, operands[0].dtype)
+
+
+def det(x: Array) -> Array:
+    """Det: the determinants of square matrices, which are the last two dimensions."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise InvalidValueError(f"the input has the shape {list(x.shape)}; allowed: two equal sizes at the end")
+    return narrowed(np.linalg.det(widened(x)), x.dtype)
+
+
+LEAVES: tuple[Leaf, ...] = (
+    Leaf("Det", (11, 22), det),
+    Leaf("Einsum", (12, 28), einsum, aliases=True),
+    Leaf("Gemm", (1, 6), gemm_with_broadcast, bind=True),
+    Leaf("Gemm", (7, 9, 11, 13), gemm),
+    Leaf("MatMul", (1, 9, 13), matmul),
+    Leaf("MatMulInteger", (10,), matmul_integer),
+    Leaf("QLinearMatMul", (10, 21), qlinear_matmul),
+)

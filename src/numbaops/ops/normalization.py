@@ -1,0 +1,357 @@
+"""Normalizations, the Softmax family, and Dropout.
+
+Statistics are computed as a mean and the mean of squared deviations, never as a difference of two large means, in float32 or float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from numbaops.errors import InvalidValueError
+from numbaops.ops._axes import normalized_axes, normalized_axis
+from numbaops.ops._precision import rounded, stage_dtype, working_dtype
+from numbaops.ops._softmax import hardmax_1, hardmax_13, log_softmax_1, log_softmax_13, softmax_1, softmax_13
+from numbaops.ops.base import Array
+from numbaops.ops.leaf import Leaf
+
+_quiet = np.errstate(all="ignore")
+
+MVN_EPSILON = 1e-9
+"""Added to the standard deviation by the function with which ONNX defines MeanVarianceNormalization."""
+
+
+def _mean(x: Array, axes: Sequence[int]) -> Array:
+    """The mean with the axes kept as 1; NaN where there is nothing to take it of."""
+    total = np.add.reduce(x, tuple(axes), keepdims=True)
+    return total / x.dtype.type(x.size // total.size if total.size else 0)  # type: ignore[no-any-return]
+
+
+def _centred(x: Array, axes: Sequence[int]) -> tuple[Array, Array, Array]:
+    """The deviations from the mean, the mean and the variance over ``axes``, which are kept as 1."""
+    mean = _mean(x, axes)
+    deviation = x - mean
+    return deviation, mean, _mean(deviation * deviation, axes)
+
+
+def _standardized(x: Array, axes: Sequence[int], epsilon: float) -> tuple[Array, Array, Array]:
+    """``(x - mean) / sqrt(variance + epsilon)``, the mean and ``1 / sqrt(variance + epsilon)``."""
+    deviation, mean, variance = _centred(x, axes)
+    inverse = 1 / np.sqrt(variance + x.dtype.type(epsilon))
+    deviation *= inverse
+    return deviation, mean, inverse
+
+
+def _per_channel(parameter: Array, name: str, x: Array, dtype: np.dtype[Any]) -> Array:
+    """A parameter of one element a channel, shaped so that it broadcasts to ``x``; of rank 1, ``x`` is one channel."""
+    channels = x.shape[1] if x.ndim > 1 else 1
+    if parameter.shape != (channels,):
+        raise InvalidValueError(f"{name} has shape {list(parameter.shape)} for an input of shape {list(x.shape)}; allowed: [{channels}]")
+    return parameter.astype(dtype, copy=False).reshape(channels, *(1,) * (x.ndim - 2))
+
+
+def _check_has_channels(x: Array) -> None:
+    if x.ndim < 2:
+        raise InvalidValueError(f"the input has shape {list(x.shape)}; allowed: [N, C, ...]")
+
+
+@_quiet
+def _batch_normalization(
+    x: Array, scale: Array, bias: Array, mean: Array, var: Array, epsilon: float, momentum: float, training: bool, spatial: bool
+) -> tuple[Array, ...]:
+    """Y; if in training also the running and the saved mean and variance, population statistics all."""
+    if x.ndim < 1:
+        raise InvalidValueError("X has rank 0; allowed: [N], or [N, C, ...]")
+    dtype = working_dtype(x, scale, bias, mean, var)
+    # before version 7 the text gives the parameters one element a channel even where statistics are per activation
+    scale, bias, used_mean, used_var = (
+        each.astype(dtype) if not spatial and each.shape == x.shape[1:] else _per_channel(each, name, x, dtype)
+        for name, each in (("scale", scale), ("B", bias), ("mean", mean), ("var", var))
+    )
+    wide = x.astype(dtype, copy=False)
+    statistics: tuple[Array, ...] = ()
+    if training:
+        axes = [axis for axis in range(x.ndim) if axis != 1] if spatial else [0]
+        y, batch_mean, batch_var = _centred(wide, axes)
+        keep, take = dtype.type(momentum), dtype.type(1 - momentum)
+        running_mean, running_var = used_mean * keep + batch_mean[0] * take, used_var * keep + batch_var[0] * take
+        shaped = zip((running_mean, running_var, batch_mean, batch_var), (mean, var, mean, var), strict=True)
+        statistics = tuple(
+            value.reshape(like.shape if value.size == like.size else value.shape).astype(like.dtype) for value, like in shaped
+        )
+        used_var = batch_var[0]
+    else:
+        y = wide - used_mean
+    y *= scale / np.sqrt(used_var + dtype.type(epsilon))
+    y += bias
+    return y.astype(x.dtype, copy=False), *statistics
+
+
+def batch_normalization_1(
+    x: Array,
+    scale: Array,
+    bias: Array,
+    mean: Array,
+    var: Array,
+    *,
+    epsilon: float,
+    momentum: float,
+    is_test: int,
+    spatial: int,
+    consumed_inputs: Sequence[int] = (),
+) -> tuple[Array, ...]:
+    """BatchNormalization 1 and 6, in training unless ``is_test``.
+
+    https://onnx.ai/onnx/operators/onnx__BatchNormalization.html
+
+    Returns:
+        Y, and in training the running mean and variance, and those of the batch.
+    """
+    return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, not is_test, bool(spatial))
+
+
+def batch_normalization_7(
+    x: Array, scale: Array, bias: Array, mean: Array, var: Array, *, epsilon: float, momentum: float, spatial: int = 1, outputs: int
+) -> tuple[Array, ...]:
+    """BatchNormalization 7 and 9, in training if all five outputs are asked for.
+
+    Without ``spatial`` (7) every activation has statistics of its own: the parameters have shape ``(C, D1, ..., Dn)``.
+    """
+    return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, outputs > 1, bool(spatial))
+
+
+def batch_normalization_14(
+    x: Array, scale: Array, bias: Array, mean: Array, var: Array, *, epsilon: float, momentum: float, training_mode: int
+) -> tuple[Array, ...]:
+    """BatchNormalization 14 and 15: Y, and in training the running mean and variance."""
+    return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, bool(training_mode), True)[:3]
+
+
+@_quiet
+def instance_normalization(x: Array, scale: Array, bias: Array, *, epsilon: float, consumed_inputs: Sequence[int] = ()) -> Array:
+    """InstanceNormalization: statistics per instance and channel.
+
+    https://onnx.ai/onnx/operators/onnx__InstanceNormalization.html
+    """
+    _check_has_channels(x)
+    dtype = working_dtype(x, scale, bias)
+    y, _, _ = _standardized(x.astype(dtype, copy=False), range(2, x.ndim), epsilon)
+    y *= _per_channel(scale, "scale", x, dtype)
+    y += _per_channel(bias, "B", x, dtype)
+    return y.astype(x.dtype, copy=False)
+
+
+def _grouped(x: Array, dtype: np.dtype[Any], num_groups: int, epsilon: float) -> Array:
+    """``x`` standardized over groups of channels, shaped ``(N, num_groups, -1)``."""
+    _check_has_channels(x)
+    if num_groups < 1 or x.shape[1] % num_groups:
+        raise InvalidValueError(f"num_groups is {num_groups}; allowed: a divisor of the {x.shape[1]} channels", attribute="num_groups")
+    size = x.size // (len(x) * num_groups) if x.size else 0
+    return _standardized(x.astype(dtype, copy=False).reshape(len(x), num_groups, size), (2,), epsilon)[0]
+
+
+@_quiet
+def group_normalization_18(x: Array, scale: Array, bias: Array, *, epsilon: float, num_groups: int) -> Array:
+    """GroupNormalization 18, with a scale and a bias for each group.
+
+    https://onnx.ai/onnx/operators/onnx__GroupNormalization.html
+    """
+    dtype = working_dtype(x, scale, bias)
+    y = _grouped(x, dtype, num_groups, epsilon)
+    y *= _per_channel(scale, "scale", y, dtype)
+    y += _per_channel(bias, "bias", y, dtype)
+    return y.reshape(x.shape).astype(x.dtype, copy=False)
+
+
+@_quiet
+def group_normalization_21(x: Array, scale: Array, bias: Array, *, epsilon: float, num_groups: int, stash_type: int) -> Array:
+    """GroupNormalization 21, with a scale and a bias for each channel; ``stash_type`` is the type to standardize in."""
+    source = _stashed(x, stage_dtype(stash_type, "stash_type"))
+    y = _grouped(source, working_dtype(source), num_groups, epsilon).reshape(x.shape)
+    y = rounded(y, source.dtype).astype(dtype := working_dtype(x, scale, bias), copy=False)
+    y *= _per_channel(scale, "scale", x, dtype)
+    y += _per_channel(bias, "bias", x, dtype)
+    return y.astype(x.dtype, copy=False)
+
+
+def _stashed(x: Array, stash: np.dtype[Any]) -> Array:
+    """The input of a first stage that has a precision of its own.
+
+    float64 stays: that is what both ONNX Runtime and onnx.reference do, and ``stash_type`` is float32 unless given.
+    """
+    return x if x.dtype == np.float64 and stash.itemsize >= 4 else x.astype(stash, copy=False)
+
+
+def _broadcast(parameter: Array, name: str, x: Array, dtype: np.dtype[Any]) -> Array:
+    """A parameter that broadcasts to ``x``, in the type to compute in."""
+    unfit = parameter.ndim > x.ndim or any(size not in (1, full) for size, full in zip(parameter.shape[::-1], x.shape[::-1], strict=False))
+    if unfit:
+        raise InvalidValueError(f"{name} has shape {list(parameter.shape)}; allowed: one that broadcasts to {list(x.shape)}")
+    return parameter.astype(dtype, copy=False)
+
+
+@_quiet
+def layer_normalization(
+    x: Array, scale: Array, bias: Array | None = None, *, axis: int, epsilon: float, stash_type: int
+) -> tuple[Array, Array, Array]:
+    """LayerNormalization: standardized in the precision of ``stash_type``, then scaled and shifted.
+
+    The text rounds to the type of X in between; as in ONNX Runtime, that is left to the end.
+
+    https://onnx.ai/onnx/operators/onnx__LayerNormalization.html
+
+    Returns:
+        Y, and the mean and the inverse standard deviation in the type of ``stash_type``.
+    """
+    stash = stage_dtype(stash_type, "stash_type")
+    source = _stashed(x, stash)
+    wide = source.astype(working_dtype(source), copy=False)
+    y, mean, inverse = _standardized(wide, range(normalized_axis(axis, x.ndim), x.ndim), epsilon)
+    y = rounded(y, source.dtype).astype(dtype := working_dtype(x, scale, bias), copy=False)
+    y *= _broadcast(scale, "Scale", x, dtype)
+    if bias is not None:
+        y += _broadcast(bias, "B", x, dtype)
+    return y.astype(x.dtype, copy=False), mean.astype(stash, copy=False), inverse.astype(stash, copy=False)
+
+
+@_quiet
+def rms_normalization(x: Array, scale: Array, *, axis: int, epsilon: float, stash_type: int) -> Array:
+    """RMSNormalization: divided by the root mean square in the precision of ``stash_type``, then scaled.
+
+    https://onnx.ai/onnx/operators/onnx__RMSNormalization.html
+
+    Returns:
+        An array of the type of ``scale``.
+    """
+    source = _stashed(x, stage_dtype(stash_type, "stash_type"))
+    wide = source.astype(working_dtype(source), copy=False)
+    square = _mean(wide * wide, range(normalized_axis(axis, x.ndim), x.ndim))
+    y = wide / np.sqrt(square + wide.dtype.type(epsilon))
+    y = rounded(y, source.dtype)
+    if x.itemsize < scale.itemsize:  # else the last rounding includes this one, as in ONNX Runtime
+        y = rounded(y, x.dtype)
+    y = y.astype(dtype := working_dtype(x, scale), copy=False)
+    y *= _broadcast(scale, "scale", x, dtype)
+    return y.astype(scale.dtype, copy=False)
+
+
+@_quiet
+def lp_normalization(x: Array, *, axis: int, p: int) -> Array:
+    """LpNormalization: zero where the norm is zero.
+
+    https://onnx.ai/onnx/operators/onnx__LpNormalization.html
+    """
+    if p not in (1, 2):
+        raise InvalidValueError(f"p is {p}; allowed: 1, 2", attribute="p")
+    axis = normalized_axis(axis, x.ndim)
+    wide = x.astype(working_dtype(x), copy=False)
+    total = np.add.reduce(np.abs(wide) if p == 1 else wide * wide, axis, keepdims=True)
+    norm = total if p == 1 else np.sqrt(total)
+    norm[norm == 0] = 1  # all elements are zero there
+    return (wide / norm).astype(x.dtype, copy=False)
+
+
+@_quiet
+def mean_variance_normalization(x: Array, *, axes: Sequence[int]) -> Array:
+    """MeanVarianceNormalization: ``(X - EX) / sqrt(E(X - EX)^2)``.
+
+    https://onnx.ai/onnx/operators/onnx__MeanVarianceNormalization.html
+    """
+    y, _, variance = _centred(x.astype(working_dtype(x), copy=False), normalized_axes(axes, x.ndim))
+    y /= np.sqrt(variance) + y.dtype.type(MVN_EPSILON)
+    return y.astype(x.dtype, copy=False)
+
+
+@_quiet
+def lrn(x: Array, *, alpha: float, beta: float, bias: float, size: int) -> Array:
+    """LRN: over the ``size`` channels around each, of which an even size has one more after than before.
+
+    https://onnx.ai/onnx/operators/onnx__LRN.html
+    """
+    _check_has_channels(x)
+    if size < 1:
+        raise InvalidValueError(f"size is {size}; allowed: 1 and more", attribute="size")
+    wide = x.astype(working_dtype(x), copy=False)
+    square, channels = wide * wide, x.shape[1]
+    total = np.array(square)
+    for shift in range(1, min(size // 2, channels - 1) + 1):
+        total[:, :-shift] += square[:, shift:]
+    for shift in range(1, min((size - 1) // 2, channels - 1) + 1):
+        total[:, shift:] += square[:, :-shift]
+    total *= total.dtype.type(alpha / size)
+    total += total.dtype.type(bias)
+    np.power(total, total.dtype.type(beta), out=total)
+    np.divide(wide, total, out=total)
+    return total.astype(x.dtype, copy=False)
+
+
+def _dropped(x: Array, ratio: float, seed: int | None) -> tuple[Array, Array]:
+    """Elements drawn as onnx.reference draws them, so that a seed means the same, and which ones were kept."""
+    if not 0 <= ratio < 1:
+        raise InvalidValueError(f"ratio is {ratio}; allowed: 0 <= ratio < 1", attribute="ratio")
+    kept = np.asarray(np.random.RandomState(None if seed is None else seed % 2**32).uniform(0, 1, x.shape) >= ratio)
+    wide = x.astype(dtype := working_dtype(x))
+    wide *= dtype.type(1 / (1 - ratio))
+    wide[~kept] = 0
+    return wide.astype(x.dtype, copy=False), kept
+
+
+def _all_kept(x: Array, outputs: int, dtype: Any) -> tuple[Array, ...]:
+    return (x, np.ones(x.shape, dtype)) if outputs > 1 else (x,)
+
+
+def dropout_1(x: Array, *, ratio: float, is_test: int, outputs: int, consumed_inputs: Sequence[int] = ()) -> tuple[Array, ...]:
+    """Dropout 1 and 6, random unless ``is_test``; the mask has the type of the data.
+
+    https://onnx.ai/onnx/operators/onnx__Dropout.html
+    """
+    if is_test:
+        return _all_kept(x, outputs, x.dtype)
+    y, kept = _dropped(x, ratio, None)
+    return y, kept.astype(x.dtype)
+
+
+def dropout_7(x: Array, *, ratio: float, outputs: int) -> tuple[Array, ...]:
+    """Dropout 7, which only infers; the mask has the type of the data."""
+    return _all_kept(x, outputs, x.dtype)
+
+
+def dropout_10(x: Array, *, ratio: float, outputs: int) -> tuple[Array, ...]:
+    """Dropout 10, which only infers."""
+    return _all_kept(x, outputs, bool)
+
+
+def dropout_12(
+    x: Array, ratio: Array | None = None, training_mode: Array | None = None, *, outputs: int, seed: int | None = None
+) -> tuple[Array, ...]:
+    """Dropout 12 and later, random if ``training_mode`` is true."""
+    if training_mode is None or not training_mode.item() or (ratio is not None and ratio.item() == 0):
+        return _all_kept(x, outputs, bool)
+    return _dropped(x, 0.5 if ratio is None else float(ratio.item()), seed)
+
+
+LEAVES: tuple[Leaf, ...] = (
+    Leaf("BatchNormalization", (1, 6), batch_normalization_1),
+    Leaf("BatchNormalization", (7, 9), batch_normalization_7),
+    Leaf("BatchNormalization", (14, 15), batch_normalization_14),
+    Leaf("InstanceNormalization", (1, 6, 22), instance_normalization),
+    Leaf("GroupNormalization", (18,), group_normalization_18),
+    Leaf("GroupNormalization", (21,), group_normalization_21),
+    Leaf("LayerNormalization", (17,), layer_normalization),
+    Leaf("RMSNormalization", (23,), rms_normalization),
+    Leaf("LpNormalization", (1, 22), lp_normalization),
+    Leaf("MeanVarianceNormalization", (9, 13), mean_variance_normalization),
+    Leaf("LRN", (1, 13), lrn),
+    Leaf("Softmax", (1, 11), softmax_1),
+    Leaf("Softmax", (13,), softmax_13),
+    Leaf("LogSoftmax", (1, 11), log_softmax_1),
+    Leaf("LogSoftmax", (13,), log_softmax_13),
+    Leaf("Hardmax", (1, 11), hardmax_1),
+    Leaf("Hardmax", (13,), hardmax_13),
+    Leaf("Dropout", (1, 6), dropout_1, aliases=True),
+    Leaf("Dropout", (7,), dropout_7, aliases=True),
+    Leaf("Dropout", (10,), dropout_10, aliases=True),
+    Leaf("Dropout", (12, 13, 22), dropout_12, aliases=True),
+)
