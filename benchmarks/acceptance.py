@@ -1,23 +1,24 @@
-"""The main figures of numbaops as ratios, measured in one process run: ``python -m benchmarks.acceptance [--json FILE]``.
+"""The main figures of numbaops as ratios, measured in one process run: ``python -m benchmarks.acceptance [GROUP ...] [--json FILE]``.
 
 Each row times numbaops and a rival in interleaved rounds and divides the smallest time of the one by the smallest of the other,
 so that a ratio below 1 says how much less time numbaops takes. Rows with a target say whether it is met; the others are there for
 information. Page faults are counted, not timed. Answers are checked before anything is timed.
 
-It takes about a minute and 1 GiB of memory, and wants an otherwise idle machine: ``--json`` also stores the median ratio over the
-rounds, which is far from the ratio of the minima when the machine was not.
+Each group takes one to four minutes and up to 1 GiB of memory, and wants an otherwise idle machine: ``--json`` also stores the
+median ratio over the rounds, which is far from the ratio of the minima when the machine was not.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -26,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from . import bench_cast, bench_convert, bench_engine, bench_quantization
 from .common import Comparison, Thunk, available_cpus, compare, interleave, page_faults, set_threads
 from .peers import Case, build, check
 
@@ -181,6 +183,15 @@ def _rows() -> list[Row]:
     ]
 
 
+GROUPS: dict[str, Callable[[], Iterable[Row]]] = {
+    "operators": _rows,
+    "tensors": lambda: (Row(*row) for row in bench_convert.rows()),
+    "casts": lambda: (Row(*row) for row in bench_cast.rows()),
+    "quantization": lambda: (Row(*row) for row in bench_quantization.comparisons()),
+    "engine": lambda: (Row(*row) for row in bench_engine.rows()),
+}
+
+
 def _measure(row: Row) -> Result:
     try:
         return Result(row, row.measure())
@@ -200,11 +211,11 @@ def _amount(value: float, unit: str) -> str:
 def _line(result: Result) -> str:
     row, both = result.row, result.comparison
     if both is None:
-        return f"{row.what:46} {row.rival:24} skipped: {result.skipped}"
+        return f"{row.what:58} {row.rival:24} skipped: {result.skipped}"
     target = "" if row.target is None else f"<= {row.target:.3f}" if row.unit == "s" else f"<= {row.target:.0f} faults"
     met = {None: "", True: "met", False: "NOT MET"}[result.met]
     ours, rival = _amount(both.ours, row.unit), _amount(both.rival, row.unit)
-    return f"{row.what:46} {row.rival:24} {ours:>9} {rival:>9} {both.ratio:7.3f} {target:>11}  {met}".rstrip()
+    return f"{row.what:58} {row.rival:24} {ours:>9} {rival:>9} {both.ratio:7.3f} {target:>11}  {met}".rstrip()
 
 
 def _environment() -> dict[str, Any]:
@@ -239,17 +250,22 @@ def _cpu_name() -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Measure all rows and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.acceptance", description="The main figures of numbaops as ratios.")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"only these of {', '.join(GROUPS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the table to FILE")
     options = parser.parse_args(arguments)
+
+    unknown = set(options.groups) - set(GROUPS)
+    if unknown:
+        parser.error(f"no group {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
 
     environment = _environment()
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
     print("ratio: ours / rival, of the smallest times over interleaved rounds\n")
-    print(f"{'what':46} {'rival':24} {'ours':>9} {'rival':>9} {'ratio':>7} {'target':>11}")
+    print(f"{'what':58} {'rival':24} {'ours':>9} {'rival':>9} {'ratio':>7} {'target':>11}")
     threads = os.environ.get("NUMBAOPS_NUM_THREADS")
     results = []
     try:
-        for row in _rows():
+        for row in itertools.chain.from_iterable(GROUPS[group]() for group in options.groups or GROUPS):
             results.append(_measure(row))
             print(_line(results[-1]), flush=True)
     finally:

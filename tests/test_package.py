@@ -108,7 +108,7 @@ class Rule(NamedTuple):
     others: str = ""
 
 
-BELOW = "errors dtypes runtime kernels convert dense tensors ops opset functional casting text"
+BELOW = "errors dtypes runtime kernels convert dense tensors ops opset functional casting quantization text"
 RULES = {
     "__init__": Rule(),
     "__main__": Rule("cli"),
@@ -123,10 +123,11 @@ RULES = {
     "convert": Rule("errors dtypes runtime", "kernels tensors", others="numpy ml_dtypes"),
     "dense": Rule("errors runtime", "kernels", others="numpy"),
     "text": Rule("errors dtypes", others="numpy"),
-    "casting": Rule("errors dtypes runtime convert text", "kernels", others="numpy"),
+    "casting": Rule("errors dtypes runtime convert text casting", "kernels", others="numpy"),
+    "quantization": Rule("errors dtypes runtime convert casting quantization", "kernels", others="numpy ml_dtypes"),
     "numba_types": Rule("__init__ errors dtypes numba_types", "numba_types", others="numpy numba llvmlite"),
     "tensors": Rule("errors dtypes convert", others="numpy ml_dtypes onnx"),
-    "ops": Rule("errors dtypes runtime convert dense ops", "kernels tensors", others="numpy ml_dtypes"),
+    "ops": Rule("errors dtypes runtime convert dense casting quantization ops", "kernels tensors", others="numpy ml_dtypes"),
     "opset": Rule("errors dtypes ops", others="numpy"),
     "functional": Rule("errors dtypes ops opset convert", others="numpy"),
     "engine": Rule(f"{BELOW} engine", BELOW, others="numpy onnx google"),

@@ -12,8 +12,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from numbaops.casting import cast
-    from numbaops.convert import PackedTensor
+    from numbaops.convert import PackedTensor, pack, unpack
     from numbaops.dtypes import ELEMENT_TYPES, ElementType, FloatFormat, element_type
+    from numbaops.engine.patching import load_op, patch_onnx, unpatch_onnx
     from numbaops.errors import (
         AllocationError,
         EvaluationError,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         NumbaopsError,
         UnsupportedError,
     )
-    from numbaops.functional import constant, constant_of_shape, eye_like, operator
+    from numbaops.functional import constant, constant_of_shape, dequantize_linear, eye_like, operator, quantize_linear
     from numbaops.numba_types import register_numba_types
     from numbaops.opset import resolve
     from numbaops.reference import InvalidModelError, ReferenceEvaluator
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "PackedTensor": "convert",
+    "pack": "convert",
+    "unpack": "convert",
     "ELEMENT_TYPES": "dtypes",
     "ElementType": "dtypes",
     "FloatFormat": "dtypes",
@@ -44,8 +47,13 @@ _HOME = {
     "cast": "casting",
     "constant": "functional",
     "constant_of_shape": "functional",
+    "dequantize_linear": "functional",
     "eye_like": "functional",
     "operator": "functional",
+    "quantize_linear": "functional",
+    "load_op": "engine.patching",
+    "patch_onnx": "engine.patching",
+    "unpatch_onnx": "engine.patching",
     "register_numba_types": "numba_types",
     "resolve": "opset",
     "InvalidModelError": "reference",
@@ -71,14 +79,21 @@ __all__ = [
     "cast",
     "constant",
     "constant_of_shape",
+    "dequantize_linear",
     "element_type",
     "eye_like",
     "from_array",
+    "load_op",
     "memory",
     "operator",
+    "pack",
+    "patch_onnx",
+    "quantize_linear",
     "register_numba_types",
     "resolve",
     "to_array",
+    "unpack",
+    "unpatch_onnx",
 ]
 
 

@@ -18,12 +18,20 @@ from onnx.model_container import ModelContainer
 from onnx.reference import op_run
 
 from numbaops.engine import feeds as _feeds
-from numbaops.engine.compat import optimized_operators, symbol_bindings
+from numbaops.engine.calls import DeferredFunction, OpFunction, ReferringNode
+from numbaops.engine.compat import symbol_bindings
+from numbaops.engine.control_flow import control_flow
+from numbaops.engine.explain import explained
+from numbaops.engine.fallback import make_step
 from numbaops.engine.functions import FunctionTable, attribute_from_value, nodes_of, references, substitute
-from numbaops.engine.leaf import DeferredFunction, OpFunction, OwnOperator, ReferringNode, own_version, sparse_parts
 from numbaops.engine.load import InvalidModelError, canonical_domain, canonical_node, folder_of, imports_of, load_proto
-from numbaops.engine.plan import Watch, execute, find_outputs, handed_over, make_step, shared
-from numbaops.errors import EvaluationError, InvalidTypeError, NumbaopsError, UnsupportedError
+from numbaops.engine.nodes import own_implementation, sparse_parts
+from numbaops.engine.plan import Plan
+from numbaops.engine.profile import NodeProfile, Profile
+from numbaops.engine.signature import node_label, signature_of
+from numbaops.engine.steps import Step, Watch, check_unique, execute
+from numbaops.engine.values import find_outputs, handed_over, shared, written
+from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError, NumbaopsError, UnsupportedError
 from numbaops.tensors import dense_from_sparse, to_array
 
 __all__ = ["InvalidModelError", "ReferenceEvaluator"]
@@ -32,10 +40,23 @@ __all__ = ["InvalidModelError", "ReferenceEvaluator"]
 # subclasses, which pass on what onnx knows of, and nothing else.
 _enclosing: ContextVar[ReferenceEvaluator | None] = ContextVar("_enclosing", default=None)
 
+_MOST_PLANS = 64
+"""Plans kept for other outputs than the graph's, or for initializers that were fed."""
+
 _MOST_SPECIALISED = 64
 """Function bodies kept for attributes that calls gave; those of a model's own calls are kept by their nodes too."""
 
-_DEFAULTS = {"verbose": 0, "check_shape_annotations": False, "strict": False, "optimized": True}
+FOLD_BUDGET = 1 << 26
+"""Bytes that values computed at load may hold, by default."""
+
+_DEFAULTS = {
+    "verbose": 0,
+    "check_shape_annotations": False,
+    "strict": False,
+    "optimized": True,
+    "fold_budget": FOLD_BUDGET,
+    "profile": False,
+}
 
 
 class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
@@ -53,7 +74,9 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         new_ops: classes derived from ``onnx.reference.op_run.OpRun`` that implement operators; they come before all others.
         check_shape_annotations: check every value against its declared shape (onnx 1.23 or newer).
         strict: check feeds against the declared inputs, and element types against the operators' versions.
-        optimized: for onnx older than 1.23, use its optimized operators; nothing otherwise.
+        optimized: nothing: onnx older than 1.23 has it for its convolution, and numbaops has one of its own.
+        fold_budget: bytes that values may hold which depend on constants only; what fits is computed here, once for all runs.
+        profile: note the time and the bytes of every node, for :meth:`profile`.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -72,6 +95,8 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         *,
         strict: bool = False,
         optimized: bool = True,
+        fold_budget: int = FOLD_BUDGET,
+        profile: bool = False,
     ) -> None:
         # not the base's __init__: its parameters differ from version to version, and it builds functions in its own order
         self.proto_ = load_proto(proto)
@@ -84,7 +109,11 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             "check_shape_annotations": check_shape_annotations,
             "strict": strict,
             "optimized": optimized,
+            "fold_budget": fold_budget,
+            "profile": profile,
         }
+        self._fold_budget = fold_budget
+        self._profile = Profile() if profile else None
         self.opsets_ = imports_of(self.proto_, opsets)
         if isinstance(self.proto_, ModelProto) and functions is not None:
             raise ValueError("functions must be None if proto is ModelProto.")
@@ -94,7 +123,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             symbol_bindings()
         self.container_ = proto if isinstance(proto, ModelContainer) else None
         self.strict = strict
-        self.new_ops_ = _new_ops([*(new_ops or ()), *(optimized_operators() if optimized else ())])
+        self.new_ops_ = _new_ops(new_ops or ())
         self._describe()
 
         parent = _enclosing.get()
@@ -104,6 +133,8 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             self.strict = strict or parent.strict
             self.container_ = parent.container_
             self._folder = parent._folder
+            self._fold_budget = parent._fold_budget
+            self._profile = parent._profile
             self._function_table: FunctionTable = parent._function_table
             self.functions_ = parent.functions_
         else:
@@ -116,6 +147,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
 
         self._references = references(self.nodes_)
         self._specialised: dict[bytes, ReferenceEvaluator] = {}
+        self._implementations: dict[tuple[str, str], Callable[..., op_run.OpRun] | None] = {}
         self._init()
         self._prepare()
 
@@ -155,7 +187,8 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
     def _nested_evaluator(self, proto: GraphProto | FunctionProto) -> ReferenceEvaluator:
         with self._nesting():
             opsets = self.opsets_ if isinstance(proto, GraphProto) else None
-            return type(self)(proto, opsets=opsets, verbose=self.verbose, new_ops=list(self.new_ops_.values()))
+            verbose = max(0, self.verbose - 2) if isinstance(proto, GraphProto) else self.verbose
+            return type(self)(proto, opsets=opsets, verbose=verbose, new_ops=list(self.new_ops_.values()))
 
     def _init(self) -> None:
         """Load the initializers, and the implementation of every node."""
@@ -174,6 +207,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             "new_ops": self.new_ops_,
             "existing_functions": self.functions_.copy(),
             "evaluator_cls": self.__class__,
+            "read_external": self.retrieve_external_data,
         }
         with self._nesting():
             self.rt_nodes_ = [self._load_node(canonical_node(node), run_params) for node in self.nodes_]
@@ -196,38 +230,43 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         return to_array(initializer, self._folder)
 
     def _load_node(self, node: NodeProto, run_params: dict[str, Any]) -> op_run.OpRun:
+        if not isinstance(node.op_type, str):  # protobuf leaves what is no UTF-8 as bytes
+            raise InvalidValueError(f"the operator's name is {node.op_type!r}; allowed: UTF-8", node_name=node_label(node))
         try:
             implementation = self._load_impl(node)
         except op_run.RuntimeContextError:
-            implementation = self._load_context_dependent(node)
+            implementation = self._load_context_dependent(node, run_params)
         if self._references and references([node]):
             # of the name that onnx's own class would have
-            named: type[ReferringNode] = type(node.op_type, (ReferringNode,), {})
-            return named(node, run_params)
+            referring: type[ReferringNode] = type(node.op_type, (ReferringNode,), {})
+            return referring(node, run_params)
         try:
             loaded: op_run.OpRun = implementation(node, run_params)
         except TypeError as error:
             if isinstance(error, NumbaopsError):
                 raise
-            raise TypeError(f"Unable to load the node {node.name!r} of type {node.op_type!r} with {implementation!r}: {error}") from error
-        if type(loaded) is op_run.OpFunction:
-            schema = onnx.defs.get_schema(node.op_type, self.opsets_[node.domain], node.domain)
-            defaults = {name: each.default_value for name, each in schema.attributes.items() if each.default_value.type}
-            return OpFunction(node, run_params, loaded.impl_, defaults)
-        return loaded
+            raise InvalidTypeError(f"unable to load the node: {error}", op_type=node.op_type, node_name=node_label(node)) from error
+        return self._with_defaults(loaded, run_params)
 
-    def _load_context_dependent(self, node: NodeProto) -> Callable[..., op_run.OpRun]:
+    def _with_defaults(self, loaded: op_run.OpRun, run_params: dict[str, Any]) -> op_run.OpRun:
+        """The implementation; of an operator that ONNX defines as a function, one that knows the operator's defaults."""
+        if type(loaded) is not op_run.OpFunction:
+            return loaded
+        node = loaded.onnx_node
+        schema = onnx.defs.get_schema(node.op_type, self.opsets_[node.domain], node.domain)
+        defaults = {name: each.default_value for name, each in schema.attributes.items() if each.default_value.type}
+        return OpFunction(node, run_params, loaded.impl_, defaults)
+
+    def _load_context_dependent(self, node: NodeProto, run_params: dict[str, Any]) -> Callable[..., op_run.OpRun]:
         """The implementation of an operator that ONNX defines as a function which depends on the types of its inputs."""
-        if not self.all_types_:
-            raise op_run.RuntimeContextError(
-                f"No implementation was found for node type {node.op_type!r} from domain {node.domain!r}. "
-                f"If this node has a context dependent implementation, you should run function infer_shapes "
-                f"before calling ReferenceEvaluator."
-            )
-        types = [self.all_types_.get(name) for name in node.input]
+        types = [(self.all_types_ or {}).get(name) for name in node.input]
         if None in types:
-            return functools.partial(DeferredFunction, parent=self, nesting=self._nesting)
+            return functools.partial(DeferredFunction, load=functools.partial(self._load_for_types, run_params=run_params))
         return self._load_impl(node, types)  # type: ignore[no-any-return]
+
+    def _load_for_types(self, node: NodeProto, types: list[TypeProto], run_params: dict[str, Any]) -> op_run.OpRun:
+        with self._nesting():
+            return self._with_defaults(self._load_impl(node, types)(node, run_params), run_params)
 
     def _load_impl(self, node: NodeProto, input_types: Any = None) -> Any:
         """What makes the implementation of a node out of the node and onnx's ``run_params``."""
@@ -235,17 +274,36 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         if domain not in self.opsets_:
             raise EvaluationError(f"Domain {node.domain!r} (node type: {node.op_type!r}) is not specified. Known opsets: {self.opsets_!r}.")
         if (domain, node.op_type) not in self.new_ops_:
-            version = own_version(domain, node.op_type, self.opsets_[domain])
-            if version is not None:
-                return functools.partial(OwnOperator, version=version, check_types=self.strict, read_external=self.retrieve_external_data)
-            # a function named like a standard operator does not replace it
-            if not onnx.defs.has(node.op_type, domain):
+            own = self._own_implementation(domain, node.op_type)
+            if own is not None:
+                return own
+            if not onnx.defs.has(node.op_type, domain):  # a function named like a standard operator does not replace it
                 function = self._function_table.find(domain, node.op_type, node.overload)
                 if function is not None:
                     return functools.partial(OpFunction, impl=function)
                 if (domain, node.op_type) in self.functions_:
                     raise UnsupportedError(f"the function {node.op_type!r} of domain {domain!r} has no overload {node.overload!r}")
-        return super()._load_impl(node, input_types)
+        try:
+            return super()._load_impl(node, input_types)
+        except NotImplementedError as error:
+            opset = self.opsets_[domain]
+            exists = onnx.defs.has(node.op_type, domain) and signature_of(domain, node.op_type, opset) is None
+            text = f"the operator does not exist at opset {opset}" if exists else f"nobody implements this operator of domain {domain!r}"
+            raise UnsupportedError(text, op_type=node.op_type, node_name=node_label(node)) from error
+
+    def _own_implementation(self, domain: str, op_type: str) -> Callable[..., op_run.OpRun] | None:
+        """What makes a node of an operator that numbaops implements; looked up once for all nodes of an operator."""
+        if (domain, op_type) not in self._implementations:
+            signature = signature_of(domain, op_type, self.opsets_[domain])
+            flow = control_flow(op_type, signature.since_version) if signature is not None and domain == "" else None
+            made: Callable[..., op_run.OpRun] | None
+            if flow is not None and signature is not None:
+                made = functools.partial(flow, build=self._nested_evaluator, since_version=signature.since_version)
+            else:
+                read = self.retrieve_external_data
+                made = own_implementation(domain, op_type, self.opsets_[domain], check_types=self.strict, read_external=read)
+            self._implementations[domain, op_type] = made
+        return self._implementations[domain, op_type]
 
     def _prepare(self) -> None:
         """Make the list of steps."""
@@ -254,10 +312,61 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
                 _protect(getattr(node, name, None))
             # where onnx's Constant keeps its value
             _protect(getattr(node, "cst", None))
-        self._steps = [make_step(node, self.verbose > 0) for node in self.rt_nodes_]
-        self._required = {name for name in self.input_names_ if name and name not in self.rt_inits_}
+        inputs = [name for name in self.input_names_ if name]
+        self._required = tuple(name for name in inputs if name not in self.rt_inits_)
         self._is_function = isinstance(self.proto_, FunctionProto) or bool(self._references)
-        self._constants = {name: value for name, value in self.rt_inits_.items() if name not in self.input_names_}
+        self._watched = self.verbose > 0 or self._profile is not None or self.check_shape_annotations_
+        self._plans: dict[tuple[tuple[str, ...], tuple[str, ...]], Plan] = {}
+        self._default_plan: Plan | None = None
+
+    @functools.cached_property
+    def steps(self) -> list[Step]:
+        watched, opsets = self._watched, self.opsets_
+        steps = [make_step(node, opsets.get(node.domain), verbose=watched, check_types=self.strict) for node in self.rt_nodes_]
+        check_unique(steps, {*self.input_names_, *self.rt_inits_})
+        return steps
+
+    @functools.cached_property
+    def captured(self) -> tuple[str, ...]:
+        """Names of values that the graph takes without declaring them: those of the graph around it. A function sees none."""
+        if isinstance(self.proto_, FunctionProto):
+            return ()
+        known = {*self.input_names_, *self.rt_inits_, *(name for step in self.steps for name in step.outputs)}
+        taken = [*(name for step in self.steps for name in (*step.inputs, *step.captured)), *self.output_names_]
+        return tuple(dict.fromkeys(name for name in taken if name and name not in known))
+
+    def uses(self, name: str) -> bool:
+        """Whether a node takes the value of that name, or it is an output."""
+        return name in self.output_names_ or any(name in step.inputs or name in step.captured for step in self.steps)
+
+    @functools.cached_property
+    def pure(self) -> bool:
+        """Whether it gives the same for the same inputs, and does nothing else."""
+        return all(step.fast.pure for step in self.steps)
+
+    def _plan(self, outputs: tuple[str, ...], given: tuple[str, ...]) -> Plan:
+        """The plan for wanted outputs, of which ``given`` are inputs beside the required ones."""
+        plan = self._plans.get((outputs, given))
+        if plan is None:
+            constants = {name: value for name, value in self.rt_inits_.items() if name not in given}
+            plan = Plan(self.steps, (*self._required, *given), outputs, constants, budget=self._fold_budget, graph=not self._nested)
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[outputs, given] = plan
+        return plan
+
+    def body(self) -> Callable[..., Sequence[Any]]:
+        """What runs this graph as part of another: it takes the captured values, then the inputs in order."""
+        if type(self).run is not ReferenceEvaluator.run:  # a subclass wants to see each run
+            names = (*self.captured, *self.input_names_)
+            return lambda *values: self.run(None, dict(zip(names, values, strict=True)), {})
+        return self.body_plan.plain
+
+    @functools.cached_property
+    def body_plan(self) -> Plan:
+        constants = {name: value for name, value in self.rt_inits_.items() if name not in self.input_names_}
+        names = (*self.captured, *self.input_names_)
+        return Plan(self.steps, names, self.output_names_, constants, budget=self._fold_budget, graph=False)
 
     def specialised(self, given: Mapping[str, AttributeProto]) -> ReferenceEvaluator:
         """This function with attributes filled in, which runs with no attributes.
@@ -309,6 +418,8 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         intermediate: bool = False,
         check_shape_annotations: bool | None = None,
         _bindings: Any = None,
+        *,
+        outputs: Sequence[Any] | Mapping[str, Any] | None = None,
     ) -> Any:
         """Evaluate.
 
@@ -318,11 +429,27 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             attributes: for a FunctionProto, its attributes by name.
             intermediate: return all values by name, instead of a list of outputs.
             check_shape_annotations: for this run, what the constructor's argument of this name says for all.
+            outputs: arrays to write results into and to return in their place: one for each wanted value in order, or by name, None
+                for a value that needs none. C-contiguous, of the result's dtype and shape; they may share memory with inputs. If one
+                does not fit, none is written to.
+
+        Returns:
+            The wanted values in order: arrays, lists for sequences, None for an absent optional value; or all values by name.
 
         Raises:
-            EvaluationError: an input is missing or misnamed, or there is no such output.
-            NumbaopsError: an operator refuses its inputs.
+            EvaluationError: an input is missing or misnamed, or there is no such output. Also an operator's own failure: the error is
+                then of the operator's kind as well, e.g. a ValueError, and names node, operator version and inputs.
+            NumbaopsError: an operator refuses its inputs, or one of ``outputs`` does not fit.
         """
+        if outputs is not None:
+            names = list(self.output_names_ if output_names is None else output_names)
+            results = self.run(names, feed_inputs, attributes, False, check_shape_annotations, _bindings)
+            return written(results, outputs, names)
+        plan = self._default_plan
+        if plan is not None and output_names is None and not intermediate and check_shape_annotations is None and _bindings is None:
+            quick = plan.entry(feed_inputs)
+            if quick is not None:
+                return quick
         if self._is_function:
             if attributes is None and isinstance(self.proto_, FunctionProto):
                 raise InvalidTypeError("attributes must be a dictionary, even an empty one, to run a FunctionProto")
@@ -330,45 +457,84 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
                 body = self._specialised_from_values(attributes or {})
                 return body.run(output_names, feed_inputs, {}, intermediate, check_shape_annotations, _bindings)
 
+        check = self.check_shape_annotations_ if check_shape_annotations is None else check_shape_annotations
+        watched = self._watched or check or _bindings is not None
+        if not self._nested:
+            feed_inputs = self._checked_feeds(feed_inputs)
+            if not watched and not intermediate:
+                return self._run_plan(tuple(self.output_names_ if output_names is None else output_names), feed_inputs)
+
         values = {"": None, **self.rt_inits_}
         if self._nested:
             values.update(feed_inputs)
             # what is fed here may be all that the graph around this one sees
-            values.update(self._constants)
+            values.update((name, value) for name, value in self.rt_inits_.items() if name not in self.input_names_)
         else:
-            if type(feed_inputs) is not dict or feed_inputs.keys() != self._required or self.strict:
-                self._check_feeds(feed_inputs)
-            for name, value in feed_inputs.items():
-                values[name] = shared(value)
-
+            values.update((name, shared(value)) for name, value in feed_inputs.items())
         watch = None
-        check = self.check_shape_annotations_ if check_shape_annotations is None else check_shape_annotations
-        if self.verbose > 0 or check or _bindings is not None:
+        if watched:
             bindings = _bindings if _bindings is not None else symbol_bindings() if check else None
-            watch = Watch(self._log, self.all_types_, bindings)
+            watch = Watch(self._log, self.all_types_, bindings, self._profile)
             watch.start(values, self.rt_inits_, feed_inputs)
-        execute(self._steps, values, watch)
+        execute(self.steps, values, watch)
 
         if intermediate:
             return values if self._nested else self._all_values(values, feed_inputs)
         results = find_outputs(self.output_names_ if output_names is None else output_names, values)
         return results if self._nested else handed_over(results)
 
-    def _check_feeds(self, feeds: Any) -> None:
+    def _run_plan(self, outputs: tuple[str, ...], feeds: Mapping[str, Any]) -> list[Any]:
+        given = tuple(name for name in (*self.input_names_, *self.captured) if name in feeds and name not in self._required)
+        plan = self._plan(outputs, given)
+        if not (given or self.strict or self._is_function) and outputs == tuple(self.output_names_):
+            self._default_plan = plan
+        results: list[Any] = plan(*[feeds[name] for name in plan.inputs])
+        return results
+
+    def _checked_feeds(self, feeds: Any) -> dict[str, Any]:
+        """The fed values as plain arrays, once their names, and if strict their types, are known to be right."""
         if not isinstance(feeds, Mapping):
             raise InvalidTypeError(f"feed_inputs is a {type(feeds).__name__}; allowed: a dictionary of arrays by input name")
-        known = _feeds.names_in(self.nodes_).union(self.output_names_)
-        _feeds.check_names(feeds, self.input_names_, self.rt_inits_, known)
-        if self.strict and self.input_types_ is not None:
-            for name, declared in zip(self.input_names_, self.input_types_, strict=True):
-                if name in feeds:
-                    _feeds.check_declared(name, feeds[name], declared)
+        _feeds.check_names(feeds, self.input_names_, self.rt_inits_, self._is_known)
+        types = dict(zip(self.input_names_, self.input_types_ or (), strict=False))
+        plain = {}
+        for name, value in feeds.items():
+            declared = types.get(name)
+            if isinstance(value, (list, tuple)) and declared is not None and declared.HasField("tensor_type"):
+                raise InvalidTypeError(f"input {name!r} is a {type(value).__name__}; declared: a tensor, given as a NumPy array")
+            if self.strict and declared is not None:
+                _feeds.check_declared(name, value, declared)
+            plain[name] = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else value
+        return plain
+
+    def _is_known(self, name: str) -> bool:
+        """Whether the graph has a value of that name, also in its bodies."""
+        return name in self.output_names_ or name in _feeds.names_in(self.nodes_)
 
     def _all_values(self, values: dict[str, Any], feeds: Mapping[str, Any]) -> dict[str, Any]:
         """All values for the caller: what was fed as it was fed, initializers read-only, the rest the caller's own."""
         fed = {name: feeds[name] for name in self.input_names_ if name in feeds}
         computed = [name for name in values if name not in fed and name not in self.rt_inits_]
         return {**values, **fed, **dict(zip(computed, handed_over([values[name] for name in computed]), strict=True))}
+
+    def profile(self) -> list[NodeProfile]:
+        """Time and bytes of every node that has run so far, also of those in bodies and functions, in the order of their first run.
+
+        Raises:
+            EvaluationError: the evaluator was made without ``profile=True``.
+        """
+        if self._profile is None:
+            raise EvaluationError("there is no profile; make the evaluator with profile=True, then run it")
+        return list(self._profile)
+
+    def explain(self) -> str:
+        """The plan as text: every node in order, who implements it, and what becomes of it and of its inputs.
+
+        A node is *folded* if it was computed at load, *unused* if no output needs it; *in place* if it may write into an input;
+        *frees* names the values whose last use it is.
+        """
+        plan = self._plan(tuple(self.output_names_), ()) if not self._nested else None
+        return "\n".join(explained(self, plan))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # only what was given, for the sake of subclasses that take less

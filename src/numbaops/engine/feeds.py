@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,14 @@ def names_in(nodes: Iterable[NodeProto]) -> set[str]:
     return names
 
 
-def check_names(feeds: Mapping[str, Any], inputs: Iterable[str], initializers: Iterable[str], known: Iterable[str]) -> None:
+def check_names(feeds: Mapping[str, Any], inputs: Iterable[str], initializers: Iterable[str], known: Callable[[str], bool]) -> None:
     """Check that every input is fed, and nothing that is no input.
 
     Args:
         feeds: what is fed.
         inputs: the graph's inputs; those with an initializer need no feed.
         initializers: names of all initializers.
-        known: names of all other values of the graph; a feed of these does no harm.
+        known: tells whether the graph has another value of that name; a feed of these does no harm.
 
     Raises:
         EvaluationError: an input is missing, or a name is wrong.
@@ -47,7 +47,7 @@ def check_names(feeds: Mapping[str, Any], inputs: Iterable[str], initializers: I
             continue
         if name in initialized:
             raise EvaluationError(f"{name!r} is an initializer and not an input: it is a constant, and cannot be fed. Inputs: {listed}")
-        if name not in known:
+        if not known(name):
             raise EvaluationError(f"{name!r} is fed, but the graph has no such value. Inputs: {listed}")
 
 

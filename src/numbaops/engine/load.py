@@ -11,6 +11,7 @@ import onnx
 from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx.checker import ValidationError
 from onnx.model_container import ModelContainer
 from onnx.parser import ParseError
 
@@ -64,6 +65,8 @@ def _parse(file: Any, what: str) -> ModelProto:
         model = onnx.load(file)
     except (DecodeError, json_format.ParseError, text_format.ParseError, ParseError, UnicodeDecodeError) as error:
         raise InvalidModelError(f"{what} is not an ONNX model, or is cut short ({error})") from error
+    except (ValidationError, ValueError) as error:  # onnx refuses what is said of data in other files
+        raise InvalidValueError(f"{what}: external data cannot be read: {error}") from error
     # protobuf takes no bytes at all, and many other bytes, for a message with all fields missing
     if not model.HasField("graph"):
         raise InvalidModelError(f"{what} holds no ONNX model: there is no graph in it")

@@ -1,216 +1,275 @@
-"""The list of steps that a graph becomes, and the loop that runs it."""
+"""A list of steps made ready: what is constant is computed once, and what comes again with the same shapes is specialised.
+
+A plan becomes a Python function (see :mod:`.code`); a thousand small nodes cost 50 ns a node beside the nodes' own time. When inputs of
+the same shapes and types have come a few times, a variant for them is made, in which whatever depends on shapes alone is a constant,
+and functions of NumPy write into inputs that nobody needs any more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from onnx import TypeProto
-from onnx.reference import op_run
-from onnx.reference.op_run import OpRun
 
-from numbaops.engine.leaf import OpFunction, OwnOperator, Specialisable, node_label
-from numbaops.errors import EvaluationError, NumbaopsError
+from numbaops.engine.code import Code, Function, Signature
+from numbaops.engine.steps import Step, check_unique, invalid
+from numbaops.engine.values import nbytes_held, several, shared, unknown_output
 
-Values = dict[str, Any]
+RANDOM = frozenset(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"))
+"""Operators that give other values each time; Dropout does so when it trains."""
 
+HOT = 3
+"""The run with the same shapes and types at which a plan makes a variant for them."""
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One node, made ready.
+SPECIAL_BUDGET = 1 << 20
+"""Bytes that values computed from shapes may hold in a variant."""
 
-    Attributes:
-        node: the node's implementation, as it stands in ``rt_nodes_``.
-        inputs: names of the values it takes; ``""`` is an absent one.
-        outputs: names of the values it gives; ``""`` is one that nobody wants.
-        only_output: the one name in ``outputs``, or ``""`` if there are more.
-        call: takes the input values, gives the output values.
-        has_body: it runs graphs that see the values around it.
-        binds_symbols: it passes the bindings of symbolic dimensions on to bodies.
-    """
-
-    node: OpRun
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    only_output: str
-    call: Callable[..., Sequence[Any]]
-    has_body: bool
-    binds_symbols: bool
+_MOST_VARIANTS = 16
+_MOST_COUNTS = 256
 
 
-def make_step(node: OpRun, verbose: bool) -> Step:
-    """The step for a node's implementation, which tells about itself if ``verbose``."""
-    call: Callable[..., Sequence[Any]]
-    if isinstance(node, OwnOperator):
-        call = node.run if verbose else node.evaluate
-    elif isinstance(node, OpFunction):
-        call = node.run
-    else:
-        call = _guarded(node)
-    foreign_function = isinstance(node, OpFunction) and not isinstance(node.impl_, Specialisable)
-    if foreign_function or type(node).__module__.partition(".")[0] not in ("onnx", "numbaops"):
-        call = _keeping(call)
-    has_body = node.need_context()
-    outputs = tuple(node.output)
-    only_output = outputs[0] if len(outputs) == 1 else ""
-    return Step(node, tuple(node.input), outputs, only_output, call, has_body, has_body or isinstance(node, op_run.OpFunction))
-
-
-def _guarded(node: OpRun) -> Callable[..., Sequence[Any]]:
-    """A foreign operator, which may not know that its inputs are shared and that bodies are ours."""
-    run: Callable[..., Sequence[Any]] = node.run
-
-    def call(*inputs: Any, **options: Any) -> Sequence[Any]:
-        try:
-            return run(*inputs, **options)
-        except ValueError as error:
-            if "read-only" not in str(error):
-                raise
-            # it works in place: it gets arrays of its own
-            return run(*[_copied(value) for value in inputs], **options)
-        except TypeError as error:
-            # OpRun.run, and some operators, hide what happened in a body behind a TypeError of their own
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, NumbaopsError):
-                cause = cause.__cause__
-            if cause is None:
-                raise
-            raise cause from cause.__cause__
-
-    return call
-
-
-def _keeping(call: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
-    """For code that may keep the arrays that it returns: they are shared, so that the caller gets copies."""
-    return lambda *inputs, **options: [shared(value) for value in call(*inputs, **options)]
-
-
-def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
-
-
-class Watch:
-    """Looks on while a plan runs: logs what happens, and checks values against the declared shapes.
+class Plan:
+    """Steps ready to run, for one set of inputs and outputs.
 
     Args:
-        log: the evaluator's ``_log``.
-        types: the declared type of each value, as far as known.
-        bindings: what the symbolic dimensions stand for so far; None to check no shapes.
+        steps: the nodes in order.
+        inputs: names of the values that a run is given.
+        outputs: names of the values that it returns.
+        constants: values that never change; those that steps compute from them are added, within ``budget``.
+        budget: bytes that values computed from constants may hold.
+        graph: whether the outputs are a caller's, who may write to them, and the inputs too: then neither shares memory with anything.
     """
 
-    def __init__(self, log: Callable[..., None], types: Mapping[str, TypeProto] | None, bindings: Any) -> None:
-        self._log = log
-        self._types = types or {}
-        self.bindings = bindings
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        constants: Mapping[str, Any],
+        *,
+        budget: int,
+        graph: bool,
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.graph = graph
+        self.constants = dict(constants)
+        self.folded: set[int] = set()
+        self.steps = list(steps)
+        self._check_names()
+        self._rename()
+        wanted = self._needed(range(len(self.steps)))
+        self._fold(wanted, budget)
+        self.live = [position for position in self._needed(wanted) if position not in self.folded]
+        self.last_uses = self._last_uses()
+        self.roots = self._roots()
+        foreign = any(self.steps[position].kind in ("onnx.reference", "given") for position in self.live)
+        given = set(self.inputs)
+        self.computed = [name for name in self.outputs if name not in self.constants]
+        self.aliased = any(self.roots[name] & given for name in self.computed)
+        # A view costs 0.2 us an input: only where somebody might write to it, or hand it out.
+        self.protects = graph and (foreign or self.aliased)
+        takers = [step for position in self.live for step in [self.steps[position]] if step.fast.ufunc is None]
+        self.as_arrays = {name for step in takers for name in (*step.inputs, *step.captured)}.union(self.outputs)
+        """Values that must not be NumPy scalars, which NumPy's own functions take and give."""
+        rerunnable = not any(self.steps[position].kind == "given" for position in self.live)
+        self.candidates = self._candidates() if rerunnable else {}
+        self.of_shapes = [
+            position
+            for position in self.live
+            for step in [self.steps[position]]
+            if step.kind == "numbaops" and step.op_type in ("Shape", "Size") and step.inputs[0] in given
+        ]
+        self._budget = budget
+        self._variants: dict[tuple[Any, ...], Function] = {}
+        self._counts: dict[tuple[Any, ...], int] = {}
+        self._plain: Function | None = None
+        self.entry: Function = self._general_entry
+        """Takes a dictionary of inputs; returns None where that needs a closer look."""
 
-    def start(self, values: Values, initializers: Values, feeds: Mapping[str, Any]) -> None:
-        """What is known before the first step."""
-        for name, value in initializers.items():
-            self._log(2, " +C %s: %s", name, value)
-        for name, value in feeds.items():
-            self._log(2, " +I %s: %s", name, value)
-        self._check(values)
+    # What is known before the first run
 
-    def run(self, step: Step, inputs: Sequence[Any], values: Values) -> Sequence[Any]:
-        """The outputs of a step."""
-        self._log(1, "%s(%s) -> %s", step.node.op_type, step.node.input, step.node.output)
-        options: dict[str, Any] = {"context": values} if step.has_body else {}
-        if step.binds_symbols and self.bindings is not None:
-            options["bindings"] = self.bindings
-        outputs = step.call(*inputs, **options)
-        for name, value in zip(step.outputs, outputs, strict=False):
-            self._log(2, " + %s: %s", name, value)
-            self._check({name: value})
-        return outputs
+    def _check_names(self) -> None:
+        known = {"", *self.inputs, *self.constants}
+        computed = check_unique(self.steps, known)
+        self.missing: dict[int, str] = {}
+        for position, step in enumerate(self.steps):
+            for name in (*step.inputs, *step.captured):
+                if name in known or computed.get(name, position) < position:
+                    continue
+                if name in computed:
+                    other = f"the later node {self.steps[computed[name]].name!r}" if computed[name] > position else "itself"
+                    raise invalid(step, f"takes {name!r}, which only {other} computes; nodes must be in order")
+                self.missing.setdefault(position, name)
+        for name in self.outputs:
+            if name not in known and name not in computed:
+                raise unknown_output(name, known.union(computed))
 
-    def _check(self, values: Values) -> None:
-        if self.bindings is None:
-            return
-        # onnx has this module since 1.23, and the evaluator lets nobody ask for it before
-        from onnx.reference.shape_annotation_checker import check_value_against_type
+    def _rename(self) -> None:
+        """Let takers of an Identity's output take its input."""
+        names: dict[str, str] = {}
+        for position, step in enumerate(self.steps):
+            if names and not names.keys().isdisjoint((*step.inputs, *step.captured)):
+                inputs, captured = (tuple(names.get(name, name) for name in some) for some in (step.inputs, step.captured))
+                self.steps[position] = step = replace(step, inputs=inputs, captured=captured)
+            if step.op_type == "Identity" and step.kind == "numbaops" and len(step.outputs) == 1 and position not in self.missing:
+                names[step.outputs[0]] = step.inputs[0]
+        self.outputs = tuple(names.get(name, name) for name in self.outputs)
 
-        for name, value in values.items():
-            if name in self._types:
-                check_value_against_type(self._types[name], value, self.bindings, name)
+    def _needed(self, positions: Iterable[int]) -> list[int]:
+        """Of the steps, those that outputs depend on."""
+        wanted = {name for name in self.outputs if name not in self.constants}
+        found = []
+        for position in reversed(list(positions)):
+            step = self.steps[position]
+            if position not in self.folded and wanted.intersection(step.outputs):
+                wanted.difference_update(step.outputs)
+                wanted.update(name for name in (*step.inputs, *step.captured) if name and name not in self.constants)
+                found.append(position)
+        return found[::-1]
 
+    def _fold(self, positions: Sequence[int], budget: int) -> None:
+        """Run what depends on constants only, as far as the results fit into the budget."""
+        for position in positions:
+            step = self.steps[position]
+            if not step.fast.pure or step.op_type in RANDOM or position in self.missing:
+                continue
+            names = (*step.inputs, *step.captured)
+            if not all(name in self.constants or not name for name in names):
+                continue
+            # Written anew for each run: a copy of a large constant would be slower.
+            if step.op_type in ("ConstantOfShape", "EyeLike") and any(name in self.outputs for name in step.outputs):
+                continue
+            try:
+                with np.errstate(all="ignore"):
+                    results = several(step.fast.function(*[self.constants[name] if name else None for name in names]), len(step.outputs))
+            except Exception:  # the run will say so, if it comes to this node
+                continue
+            held = 0 if step.op_type == "Constant" else sum(map(nbytes_held, results))
+            if held > budget:
+                continue
+            budget -= held
+            self.constants.update((name, shared(value)) for name, value in zip(step.outputs, results, strict=True) if name)
+            self.folded.add(position)
 
-def execute(steps: Sequence[Step], values: Values, watch: Watch | None = None) -> None:
-    """Run the steps in order, reading from ``values`` and writing to it."""
-    for step in steps:
-        try:
-            inputs = [values[name] for name in step.inputs]
-        except KeyError as missing:
-            raise _missing(missing.args[0], step.node) from None
-        if watch is not None:
-            outputs = watch.run(step, inputs, values)
-        elif step.has_body:
-            outputs = step.call(*inputs, context=values)
-        else:
-            outputs = step.call(*inputs)
-        if step.only_output:
-            values[step.only_output] = outputs[0]
-        else:
-            # a foreign operator may give fewer outputs than the node names
-            values.update((name, value) for name, value in zip(step.outputs, outputs, strict=False) if name)
+    def _last_uses(self) -> dict[str, int]:
+        """The last step that takes each value; outputs are used after all steps."""
+        uses: dict[str, int] = {}
+        for position in self.live:
+            step = self.steps[position]
+            uses.update((name, position) for name in (*step.inputs, *step.captured) if name)
+            for name in step.outputs:
+                uses.setdefault(name, position)
+        uses.update((name, len(self.steps)) for name in self.outputs)
+        return uses
 
+    def _roots(self) -> dict[str, frozenset[str]]:
+        """By value, the values whose memory it may share; of one that shares none, itself."""
+        roots: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in self.inputs}
+        roots.update((name, frozenset((name,))) for name in self.constants)
+        for position in self.live:
+            step = self.steps[position]
+            taken: frozenset[str] = frozenset()
+            if step.fast.aliases:
+                taken = frozenset().union(*(roots.get(name, frozenset()) for name in (*step.inputs, *step.captured) if name))
+                if step.kind != "numbaops":
+                    taken |= {f" kept by {position}"}  # no value has a name with a blank in front: it would be a constant's
+            for name in step.outputs:
+                if name:
+                    # outputs of one node may be parts of one array
+                    roots[name] = taken | frozenset(step.outputs if step.fast.aliases else (name,))
+        for name in self.outputs:
+            roots.setdefault(name, frozenset((name,)))
+        return roots
 
-def _missing(name: str, node: OpRun) -> EvaluationError:
-    return EvaluationError(
-        f"Unable to find input {name!r}: nothing before this node computes it, and it is neither fed nor an initializer",
-        op_type=node.op_type,
-        node_name=node_label(node.onnx_node),
-    )
+    def _candidates(self) -> dict[int, str]:
+        """Steps that may write into an input, by position: a NumPy function whose input dies there, and nobody else sees its memory."""
+        last_of_root: dict[str, int] = {}
+        for name, roots in self.roots.items():
+            for root in roots:
+                last_of_root[root] = max(last_of_root.get(root, -1), self.last_uses.get(name, -1))
+        fresh = {name for position in self.live if not self.steps[position].fast.aliases for name in self.steps[position].outputs if name}
+        found = {}
+        for position in self.live:
+            step = self.steps[position]
+            if step.fast.ufunc is None or len(step.outputs) != 1:
+                continue
+            for name in step.inputs:
+                if name in fresh and last_of_root[name] == position:
+                    found[position] = name
+                    break
+        return found
 
+    # Running
 
-def shared(value: Any) -> Any:
-    """The value as everybody may see it: arrays read-only, the caller's own array left as it is."""
-    if isinstance(value, np.ndarray):
-        view = value.view()
-        view.setflags(write=False)
-        return view
-    if isinstance(value, (list, tuple)):
-        return [shared(each) for each in value]
-    return value
+    @property
+    def special(self) -> bool:
+        """Whether a variant for some shapes and types may be better."""
+        return bool(self.candidates or self.of_shapes)
 
+    def __call__(self, *inputs: Any) -> Any:
+        """The outputs, as a list, for the inputs in order."""
+        if not self.special:
+            return self.plain(*inputs)
+        signature = tuple([(value.shape, value.dtype) if type(value) is np.ndarray else None for value in inputs])
+        variant = self._variants.get(signature)
+        if variant is not None:
+            return variant(*inputs)
+        times = self._counts.get(signature, 0) + 1
+        if times >= HOT and None not in signature:
+            return self._specialise(signature, inputs)  # type: ignore[arg-type]
+        if len(self._counts) >= _MOST_COUNTS:
+            self._counts.clear()
+        self._counts[signature] = times
+        return self.plain(*inputs)
 
-def handed_over(values: list[Any]) -> list[Any]:
-    """The values as the caller's own: arrays writable, and none sharing memory with another or with the evaluator.
+    def _specialise(self, signature: Signature, inputs: Sequence[Any]) -> Any:
+        """Run with an eye on dtypes, and keep a variant for inputs of these shapes and types."""
+        plan = self._with_shapes(inputs) if self.of_shapes else self
+        seen: dict[str, Any] = {}
+        results = Code(plan, {}, seen).positional()(*inputs)
+        in_place = {
+            position: name
+            for position, name in plan.candidates.items()
+            if name in seen and seen[name] == seen.get(plan.steps[position].outputs[0])
+        }
 
-    All that the evaluator shares, and all that was fed, is read-only inside a run, and so is every view of it.
-    """
-    if len(values) == 1 and type(values[0]) is np.ndarray and values[0].flags.writeable:
-        return values
-    given_away: dict[int, list[np.ndarray[Any, Any]]] = {}
-    return [_own(value, given_away) for value in values]
+        def restart(*again: Any) -> Any:
+            # A result had another shape than its input, which depends on values: never again
+            self._variants[signature] = self.plain
+            self.entry = self._general_entry
+            return self.plain(*again)
 
+        if len(self._variants) >= _MOST_VARIANTS:
+            self._variants.clear()
+        self._variants[signature] = Code(plan, in_place, restart=restart).positional()
+        self.entry = Code(plan, in_place, restart=restart).named(signature, self)
+        return results
 
-def _own(value: Any, given_away: dict[int, list[np.ndarray[Any, Any]]]) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_own(each, given_away) for each in value]
-    if not isinstance(value, np.ndarray):
-        return value
-    if not value.flags.writeable:
-        return value.copy()
-    owner: Any = value
-    while (base := getattr(owner, "base", None)) is not None:
-        owner = base
-    relatives = given_away.setdefault(id(owner), [])
-    if any(np.may_share_memory(value, other) for other in relatives):
-        return value.copy()
-    relatives.append(value)
-    return value
+    def _with_shapes(self, inputs: Sequence[Any]) -> Plan:
+        """The plan for inputs of these shapes."""
+        values = dict(zip(self.inputs, inputs, strict=True))
+        known = dict(self.constants)
+        for position in self.of_shapes:
+            step = self.steps[position]
+            known[step.outputs[0]] = shared(step.fast.function(values[step.inputs[0]]))
+        rest = [step for position, step in enumerate(self.steps) if position not in self.of_shapes and position not in self.folded]
+        return Plan(rest, self.inputs, self.outputs, known, budget=min(self._budget, SPECIAL_BUDGET), graph=self.graph)
 
+    def _general_entry(self, feeds: Any) -> Any:
+        """The first entry: it makes the real one."""
+        code = Code(self, {})
+        self.entry = code.named(None, self) if self.special else code.named()
+        return self.entry(feeds)
 
-def find_outputs(names: Sequence[str], values: Mapping[str, Any]) -> list[Any]:
-    """The values of the given names.
+    @property
+    def plain(self) -> Function:
+        """The function for inputs of any kind."""
+        if self._plain is None:
+            self._plain = Code(self, {}).positional()
+        return self._plain
 
-    Raises:
-        EvaluationError: there is no such value.
-    """
-    try:
-        return [values[name] for name in names]
-    except KeyError as missing:
-        known = sorted(name for name in values if name)
-        raise EvaluationError(f"Unable to find output name {missing.args[0]!r} in {known}") from None
+    def __repr__(self) -> str:
+        return f"<Plan of {len(self.live)} steps: ({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})>"
