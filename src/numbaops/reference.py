@@ -25,7 +25,7 @@ from numbaops.engine.explain import explained
 from numbaops.engine.fallback import make_step
 from numbaops.engine.functions import FunctionTable, attribute_from_value, nodes_of, references, substitute
 from numbaops.engine.load import InvalidModelError, canonical_domain, canonical_node, folder_of, imports_of, load_proto
-from numbaops.engine.nodes import own_implementation, sparse_parts
+from numbaops.engine.nodes import Node, own_implementation, sparse_parts
 from numbaops.engine.plan import Plan
 from numbaops.engine.profile import NodeProfile, Profile
 from numbaops.engine.signature import node_label, signature_of
@@ -308,6 +308,8 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
     def _prepare(self) -> None:
         """Make the list of steps."""
         for node in self.rt_nodes_:
+            if isinstance(node, Node):  # none of ours gives away what it keeps
+                continue
             for name in getattr(node, "attributes_names_", ()):
                 _protect(getattr(node, name, None))
             # where onnx's Constant keeps its value

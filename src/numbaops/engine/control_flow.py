@@ -212,7 +212,8 @@ class Loop(ControlFlow):
         self.counted = self.graph.uses(self.graph.input_names_[0])
 
     def compute(self, inputs: Sequence[Any], bodies: Sequence[Body]) -> tuple[Any, ...]:
-        limit, condition, *states = (*inputs, None, None)[: max(2, len(inputs))]
+        limit, condition, *first = (*inputs, None, None)[: max(2, len(inputs))]
+        states: Sequence[Any] = first
         trips = None if limit is None else _scalar(limit, "M")
         going = True if condition is None else bool(_scalar(condition, "cond"))
         (body,) = bodies
@@ -230,7 +231,7 @@ class Loop(ControlFlow):
                     raise InvalidTypeError("the condition that body computes is absent; allowed: a bool tensor")
                 # Where cond is absent the text says that this one is ignored. onnxscript writes `break` so, and ONNX Runtime stops.
                 going = bool(flag) if flag.ndim == 0 else bool(_scalar(flag, "the condition that body computes"))
-            states = list(results[1 : 1 + count])
+            states = results[1 : 1 + count]
             if collected:
                 for items, result in zip(collected, results[1 + count :], strict=True):
                     items.append(result)
