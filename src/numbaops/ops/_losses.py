@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from numbaops.errors import InvalidValueError
-from numbaops.ops._widening import narrowed, widened
+from numbaops.ops._precision import narrowed, widened
 from numbaops.ops.base import Array
 
 _REDUCTIONS = ("mean", "sum", "none")

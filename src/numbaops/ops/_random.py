@@ -14,7 +14,7 @@ import numpy as np
 
 from numbaops.dtypes import element_type, of_dtype
 from numbaops.errors import InvalidTypeError, InvalidValueError
-from numbaops.ops._widening import narrowed
+from numbaops.ops._precision import narrowed
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from numbaops.errors import InvalidValueError
-from numbaops.ops._windows import positive, widened
+from numbaops.ops._precision import widened
+from numbaops.ops._windows import positive
 from numbaops.ops.base import Array
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numbaops.errors import InvalidValueError
 from numbaops.ops._erf import erf
 from numbaops.ops._legacy import with_consumed_inputs
-from numbaops.ops._widening import narrowed, rounding_once, widened
+from numbaops.ops._precision import narrowed, rounding_once, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 

@@ -11,20 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from numbaops.errors import InvalidValueError
 from numbaops.ops.base import Array
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
-
-_HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
-
-
-def widened(x: Array) -> Array:
-    """``x`` in the type to compute in: float32 for float16 and bfloat16, whose results are rounded once at the end."""
-    return x.astype(np.float32) if x.dtype in _HALVES else x
 
 
 @dataclass(frozen=True, slots=True)

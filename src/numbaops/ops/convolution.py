@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from numbaops.errors import InvalidValueError
+from numbaops.ops._precision import widened
 from numbaops.ops._windows import (
     AUTO_PADS,
     Axis,
@@ -26,7 +27,6 @@ from numbaops.ops._windows import (
     positive,
     size_of,
     spatial_shape,
-    widened,
     windows,
 )
 from numbaops.ops.base import Array

@@ -17,7 +17,7 @@ import numpy as np
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.ops import _unary
 from numbaops.ops._legacy import with_consumed_inputs, with_limited_broadcast
-from numbaops.ops._widening import narrowed, widened
+from numbaops.ops._precision import narrowed, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 

@@ -14,8 +14,8 @@ import numpy as np
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.ops._axes import normalized_axis, single_integer
 from numbaops.ops._losses import negative_log_likelihood_loss, softmax_cross_entropy_loss
+from numbaops.ops._precision import narrowed, wide_dtype
 from numbaops.ops._sorting import top_k, top_k_by_attribute, unique
-from numbaops.ops._widening import narrowed, wide_dtype
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 

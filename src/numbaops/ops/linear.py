@@ -12,7 +12,7 @@ import numpy as np
 
 from numbaops.casting import cast
 from numbaops.errors import InvalidValueError
-from numbaops.ops._widening import narrowed, wide_dtype, widened
+from numbaops.ops._precision import narrowed, wide_dtype, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 

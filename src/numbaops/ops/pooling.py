@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from numbaops.errors import InvalidValueError
+from numbaops.ops._precision import widened
 from numbaops.ops._regions import max_roi_pool, roi_align
-from numbaops.ops._windows import Axis, both_pads, fold_windows, positive, spatial_shape, widened, windows
+from numbaops.ops._windows import Axis, both_pads, fold_windows, positive, spatial_shape, windows
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 

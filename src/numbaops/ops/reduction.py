@@ -15,7 +15,7 @@ import numpy as np
 
 from numbaops.errors import InvalidValueError
 from numbaops.ops._axes import integers, normalized_axes, normalized_axis, single_integer
-from numbaops.ops._widening import narrowed, wide_dtype, widened
+from numbaops.ops._precision import narrowed, wide_dtype, widened
 from numbaops.ops.base import Array
 from numbaops.ops.elementwise import divide
 from numbaops.ops.leaf import Leaf

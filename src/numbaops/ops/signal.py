@@ -15,7 +15,7 @@ from numbaops.dtypes import element_type
 from numbaops.errors import InvalidValueError
 from numbaops.ops import _random
 from numbaops.ops._axes import axis_range, single_integer
-from numbaops.ops._widening import HALVES, narrowed, widened
+from numbaops.ops._precision import HALVES, narrowed, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 
