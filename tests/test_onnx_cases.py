@@ -27,6 +27,8 @@ CASES = [
 
 # Not the operators' fault: onnx.reference, which runs the nodes that numbaops has no own form of, wraps an optional sequence twice.
 KNOWN_WRONG = {"test_if_opt"}
+# onnx before 1.19 keeps the bits of these types in arrays of other types.
+LATER_TYPES = () if oracle.onnx_has("float4e2m1") else ("BFLOAT16", "FLOAT4E2M1", "INT4")
 RANDOM = "test_bernoulli"  # cases of drawn numbers, of which onnx itself compares only the type
 
 
@@ -106,7 +108,7 @@ def test_every_case_that_holds_one_of_the_operators(cases: dict[str, Any]) -> No
     assert len(cases) > 100
     wrong = {}
     for name, case in cases.items():
-        if name.startswith(RANDOM):
+        if name.startswith(RANDOM) or any(each in name for each in LATER_TYPES):
             continue
         try:
             evaluator = numbaops.ReferenceEvaluator(case.model)

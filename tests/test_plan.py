@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import gc
 import itertools
 import pickle
 import threading
 import tracemalloc
 import warnings
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import ModelProto, numpy_helper, parser
+from onnx import ModelProto, helper, numpy_helper, parser
 from onnx.reference.op_run import OpRun
 
 from drawn.fuzz import inconsistent
 from drawn.graphs import draw
+from numbaops.engine.code import Code
 from numbaops.engine.plan import HOT
 from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError, NumbaopsError
 from numbaops.reference import ReferenceEvaluator
@@ -581,3 +588,196 @@ def test_a_feed_of_the_wrong_kind() -> None:
         evaluator.run(None, {"x": [1.0, 2.0, 3.0]})
     with pytest.raises(EvaluationError, match="'z' is fed, but the graph has no such value"):
         evaluator.run(None, {"x": X, "z": X})
+
+
+# --- what a second reader found -------------------------------------------------------------------------------------------
+
+
+class Writes(OpRun):
+    """Writes into its input."""
+
+    op_domain = "my"
+    calls = 0
+
+    def _run(self, x: Any) -> tuple[Any]:
+        type(self).calls += 1
+        x += 100
+        return (x.copy(),)
+
+
+def writing_in_function() -> onnx.ModelProto:
+    function = helper.make_function(
+        "loc", "F", ["a"], ["b"], [helper.make_node("Writes", ["a"], ["b"], domain="my")], [helper.make_opsetid("my", 1)]
+    )
+    nodes = [helper.make_node("F", ["x"], ["t"], domain="loc"), helper.make_node("Add", ["t", "t"], ["y"])]
+    return whole(nodes, functions=[function])
+
+
+def writing_in_branch() -> onnx.ModelProto:
+    branches = [
+        helper.make_graph(
+            [helper.make_node("Writes", ["x"], [name], domain="my")], name, [], [helper.make_tensor_value_info(name, 1, None)]
+        )
+        for name in ("b1", "b2")
+    ]
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.array(True))),
+        helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    return whole(nodes)
+
+
+def whole(nodes: list[Any], functions: Sequence[Any] = ()) -> onnx.ModelProto:
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [info("x", 1, ["n"])], [info("y", 1, None)])
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("my", 1), helper.make_opsetid("loc", 1)]
+    return helper.make_model(graph, functions=list(functions), opset_imports=imports, ir_version=10)
+
+
+@pytest.mark.parametrize("made", [writing_in_function, writing_in_branch])
+def test_feeds_are_kept_from_foreign_code_inside_functions_and_bodies(made: Any) -> None:
+    x = np.zeros(2, np.float32)
+    for _ in range(HOT + 2):
+        ReferenceEvaluator(made(), new_ops=[Writes]).run(None, {"x": x})
+    assert x.tolist() == [0, 0]
+
+
+def test_more_shapes_than_variants_are_not_compiled_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator = ReferenceEvaluator(model("g (float[n] x) => (y) { a = Abs(x)  b = Neg(a)  y = Exp(b) }"))
+    made: list[Any] = []
+    monkeypatch.setattr(Code, "positional", lambda self, usual=Code.positional: (made.append(1), usual(self))[1])
+    for _ in range(40):
+        for size in range(1, 31):
+            assert evaluator.run(None, {"x": np.zeros(size, np.float32)})[0].size == size
+    assert len(made) < 300  # of 1200 runs
+
+
+def test_a_type_that_depends_on_values_is_noticed_in_place() -> None:
+    branches = [
+        helper.make_graph(
+            [helper.make_node("Identity", [name], [f"{name}1"])], name, [], [helper.make_tensor_value_info(f"{name}1", kind, None)]
+        )
+        for name, kind in (("b", onnx.TensorProto.BOOL), ("z", onnx.TensorProto.FLOAT))
+    ]
+    nodes = [
+        helper.make_node("If", ["c"], ["t"], then_branch=branches[0], else_branch=branches[1]),
+        helper.make_node("Transpose", ["t"], ["u"]),
+        helper.make_node("Where", ["b", "u", "u"], ["v"]),
+        helper.make_node("Equal", ["v", "v"], ["y"]),
+    ]
+    info = helper.make_tensor_value_info
+    inputs = [info("c", onnx.TensorProto.BOOL, []), info("b", onnx.TensorProto.BOOL, [2]), info("z", onnx.TensorProto.FLOAT, [2])]
+    graph = helper.make_graph(nodes, "g", inputs, [info("y", onnx.TensorProto.BOOL, None)])
+    evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    feeds = {"b": np.array([True, False]), "z": np.array([1, 2], np.float32)}
+    for _ in range(HOT + 2):
+        assert_same(evaluator.run(None, {"c": np.array(True), **feeds})[0], np.array([True, True]))
+    assert_same(evaluator.run(None, {"c": np.array(False), **feeds})[0], np.array([True, True]))
+
+
+@pytest.mark.parametrize("path", ["fast", "watched"])
+def test_a_failed_run_keeps_no_values_alive(path: str) -> None:
+    evaluator = ReferenceEvaluator(model("g (float[n] x, int64[m] i) => (y) { a = Neg(x)  y = Gather(a, i) }"), profile=path == "watched")
+    gc.collect()
+    gc.disable()
+    try:
+        x = np.zeros(1 << 16, np.float32)
+        gone = weakref.ref(x)
+        with contextlib.suppress(ValueError):
+            evaluator.run(None, {"x": x, "i": np.array([1 << 20])})
+        del x
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_failing_feed_does_not_retire_the_variant() -> None:
+    evaluator = ReferenceEvaluator(model("g (float[n] x, int64[m] i) => (y) { a = Neg(x)  b = Abs(a)  y = Gather(b, i) }"))
+    good = {"x": np.ones(4, np.float32), "i": np.array([1])}
+    for _ in range(HOT + 1):
+        evaluator.run(None, good)
+    plan = evaluator._default_plan
+    assert plan is not None
+    entry = plan.entry
+    with pytest.raises(ValueError, match="Gather"):
+        evaluator.run(None, {**good, "i": np.array([9])})
+    assert plan.entry is entry
+
+
+def test_folded_values_that_nothing_takes_are_dropped() -> None:
+    folds = "a = ConstantOfShape(n)  b = Exp(a)  c = Neg(b)  s = ReduceSum<keepdims = 0>(c)"
+    text = f"g (float x) => (y) <int64[1] n = {{100000}}> {{ {folds}  y = Add(x, s) }}"
+    evaluator = ReferenceEvaluator(model(text), fold_budget=1 << 20)
+    assert evaluator.run(None, {"x": np.array(0, np.float32)})[0] == -100000
+    plan = evaluator._default_plan
+    assert plan is not None
+    assert set(plan.constants) == {"n", "s"}
+    assert evaluator._budget.left == (1 << 20) - 4
+
+
+def test_a_branch_that_is_not_taken_is_not_prepared() -> None:
+    branches = [
+        helper.make_graph([helper.make_node("Neg", ["x"], [name])], name, [], [helper.make_tensor_value_info(name, 1, None)])
+        for name in ("t", "e")
+    ]
+    nodes = [
+        helper.make_node("Not", ["x_is_empty"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    made = whole(nodes)
+    made.graph.initializer.append(numpy_helper.from_array(np.array(False), "x_is_empty"))
+    evaluator = ReferenceEvaluator(made)
+    assert_same(evaluator.run(None, {"x": np.ones(2, np.float32)})[0], -np.ones(2, np.float32))
+    graphs = evaluator.rt_nodes_[1].graphs
+    assert ["body_plan" in graphs[name].__dict__ for name in ("then_branch", "else_branch")] == [True, False]
+
+
+def test_strict_checks_identity_too() -> None:
+    import ml_dtypes
+
+    node = helper.make_node("Identity", ["x"], ["y"])
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 16, [1])], [helper.make_tensor_value_info("y", 16, [1])])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 1)], ir_version=3)
+    with pytest.raises(TypeError, match="Identity-1"):
+        ReferenceEvaluator(made, strict=True).run(None, {"x": np.ones(1, ml_dtypes.bfloat16)})
+
+
+def test_verbose_may_be_set_later_and_log_overridden(capsys: pytest.CaptureFixture[str]) -> None:
+    class Logging(ReferenceEvaluator):
+        seen = 0
+
+        def _log(self, level: int, pattern: str, *args: Any) -> None:
+            type(self).seen += 1
+
+    text = "g (float[n] x) => (y) { y = Neg(x) }"
+    x = np.ones(1, np.float32)
+    Logging(model(text)).run(None, {"x": x})
+    assert Logging.seen
+    evaluator = ReferenceEvaluator(model(text))
+    evaluator.run(None, {"x": x})
+    assert capsys.readouterr().out == ""
+    evaluator.verbose = 3
+    evaluator.run(None, {"x": x})
+    assert "Neg(x) -> y" in capsys.readouterr().out
+
+
+def test_buffers_that_share_memory_are_refused() -> None:
+    evaluator = ReferenceEvaluator(model("g (float[n] x) => (y, z) { y = Neg(x)  z = Abs(x) }"))
+    buffer = np.zeros(2, np.float32)
+    with pytest.raises(ValueError, match="share memory"):
+        evaluator.run(None, {"x": np.ones(2, np.float32)}, outputs=[buffer, buffer])
+
+
+def test_a_default_dictionary_is_no_feed_for_wrong_names() -> None:
+    evaluator = ReferenceEvaluator(model("g (float[n] x) => (y) { y = Neg(x) }"))
+    feeds = collections.defaultdict(lambda: np.zeros(1, np.float32), X=np.ones(1, np.float32))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="'x'"):
+            evaluator.run(None, feeds)
+    assert set(feeds) == {"X"}
+
+
+def test_string_feeds_of_fixed_width_do_not_cut() -> None:
+    evaluator = ReferenceEvaluator(model("g (string[n] x, int64[m] i, string[m] u) => (y) { y = ScatterElements(x, i, u) }"))
+    (y,) = evaluator.run(None, {"x": np.array(["a", "b"]), "i": np.array([0]), "u": np.array(["longer"], object)})
+    assert y.tolist() == ["longer", "b"]

@@ -17,6 +17,7 @@ from onnx.external_data_helper import uses_external_data
 from onnx.model_container import ModelContainer
 from onnx.reference import op_run
 
+from numbaops.convert import as_strings
 from numbaops.engine import feeds as _feeds
 from numbaops.engine.calls import DeferredFunction, OpFunction, ReferringNode
 from numbaops.engine.compat import symbol_bindings
@@ -26,7 +27,7 @@ from numbaops.engine.fallback import make_step
 from numbaops.engine.functions import FunctionTable, attribute_from_value, nodes_of, references, substitute
 from numbaops.engine.load import InvalidModelError, canonical_domain, canonical_node, folder_of, imports_of, load_proto
 from numbaops.engine.nodes import Node, own_implementation, sparse_parts
-from numbaops.engine.plan import Plan
+from numbaops.engine.plan import Budget, Plan
 from numbaops.engine.profile import NodeProfile, Profile
 from numbaops.engine.signature import node_label, signature_of
 from numbaops.engine.steps import Step, Watch, check_unique, execute
@@ -47,7 +48,7 @@ _MOST_SPECIALISED = 64
 """Function bodies kept for attributes that calls gave; those of a model's own calls are kept by their nodes too."""
 
 FOLD_BUDGET = 1 << 26
-"""Bytes that values computed at load may hold, by default."""
+"""Bytes that values computed once for all runs may hold, by default."""
 
 _DEFAULTS = {
     "verbose": 0,
@@ -75,7 +76,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         check_shape_annotations: check every value against its declared shape (onnx 1.23 or newer).
         strict: check feeds against the declared inputs, and element types against the operators' versions.
         optimized: nothing: onnx older than 1.23 has it for its convolution, and numbaops has one of its own.
-        fold_budget: bytes that values may hold which depend on constants only; what fits is computed here, once for all runs.
+        fold_budget: bytes that values may hold which depend on constants only; what fits is computed in the first run, once for all.
         profile: note the time and the bytes of every node, for :meth:`profile`.
 
     Raises:
@@ -112,7 +113,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             "fold_budget": fold_budget,
             "profile": profile,
         }
-        self._fold_budget = fold_budget
+        self._budget = Budget(fold_budget)
         self._profile = Profile() if profile else None
         self.opsets_ = imports_of(self.proto_, opsets)
         if isinstance(self.proto_, ModelProto) and functions is not None:
@@ -133,7 +134,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             self.strict = strict or parent.strict
             self.container_ = parent.container_
             self._folder = parent._folder
-            self._fold_budget = parent._fold_budget
+            self._budget = parent._budget
             self._profile = parent._profile
             self._function_table: FunctionTable = parent._function_table
             self.functions_ = parent.functions_
@@ -317,14 +318,17 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         inputs = [name for name in self.input_names_ if name]
         self._required = tuple(name for name in inputs if name not in self.rt_inits_)
         self._is_function = isinstance(self.proto_, FunctionProto) or bool(self._references)
-        self._watched = self.verbose > 0 or self._profile is not None or self.check_shape_annotations_
+        declared = zip(self.input_names_, self.input_types_ or (), strict=False)
+        self._texts = tuple(name for name, each in declared if each.tensor_type.elem_type == TensorProto.STRING)
+        logs = type(self)._log is not ReferenceEvaluator._log  # a subclass wants to know
+        self._always_watched = logs or self._profile is not None or self.check_shape_annotations_
         self._plans: dict[tuple[tuple[str, ...], tuple[str, ...]], Plan] = {}
         self._default_plan: Plan | None = None
 
     @functools.cached_property
     def steps(self) -> list[Step]:
-        watched, opsets = self._watched, self.opsets_
-        steps = [make_step(node, opsets.get(node.domain), verbose=watched, check_types=self.strict) for node in self.rt_nodes_]
+        opsets = self.opsets_
+        steps = [make_step(node, opsets.get(node.domain), check_types=self.strict) for node in self.rt_nodes_]
         check_unique(steps, {*self.input_names_, *self.rt_inits_})
         return steps
 
@@ -342,6 +346,16 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         return name in self.output_names_ or any(name in step.inputs or name in step.captured for step in self.steps)
 
     @functools.cached_property
+    def foreign(self) -> bool:
+        """Whether code of others runs in it, which may write into inputs."""
+        return any(step.fast.foreign for step in self.steps)
+
+    @functools.cached_property
+    def given(self) -> bool:
+        """Whether code of the caller runs in it, which may do anything."""
+        return any(step.fast.given for step in self.steps)
+
+    @functools.cached_property
     def pure(self) -> bool:
         """Whether it gives the same for the same inputs, and does nothing else."""
         return all(step.fast.pure for step in self.steps)
@@ -351,7 +365,8 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         plan = self._plans.get((outputs, given))
         if plan is None:
             constants = {name: value for name, value in self.rt_inits_.items() if name not in given}
-            plan = Plan(self.steps, (*self._required, *given), outputs, constants, budget=self._fold_budget, graph=not self._nested)
+            inputs, texts = (*self._required, *given), self._texts
+            plan = Plan(self.steps, inputs, outputs, constants, budget=self._budget, graph=not self._nested, texts=texts)
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
             self._plans[outputs, given] = plan
@@ -368,7 +383,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
     def body_plan(self) -> Plan:
         constants = {name: value for name, value in self.rt_inits_.items() if name not in self.input_names_}
         names = (*self.captured, *self.input_names_)
-        return Plan(self.steps, names, self.output_names_, constants, budget=self._fold_budget, graph=False)
+        return Plan(self.steps, names, self.output_names_, constants, budget=self._budget, graph=False)
 
     def specialised(self, given: Mapping[str, AttributeProto]) -> ReferenceEvaluator:
         """This function with attributes filled in, which runs with no attributes.
@@ -447,8 +462,8 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             names = list(self.output_names_ if output_names is None else output_names)
             results = self.run(names, feed_inputs, attributes, False, check_shape_annotations, _bindings)
             return written(results, outputs, names)
-        plan = self._default_plan
-        if plan is not None and output_names is None and not intermediate and check_shape_annotations is None and _bindings is None:
+        plan = None if output_names is not None or intermediate or self.verbose else self._default_plan
+        if plan is not None and check_shape_annotations is None and _bindings is None:
             quick = plan.entry(feed_inputs)
             if quick is not None:
                 return quick
@@ -460,7 +475,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
                 return body.run(output_names, feed_inputs, {}, intermediate, check_shape_annotations, _bindings)
 
         check = self.check_shape_annotations_ if check_shape_annotations is None else check_shape_annotations
-        watched = self._watched or check or _bindings is not None
+        watched = self._always_watched or self.verbose > 0 or check or _bindings is not None
         if not self._nested:
             feed_inputs = self._checked_feeds(feed_inputs)
             if not watched and not intermediate:
@@ -506,7 +521,11 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
                 raise InvalidTypeError(f"input {name!r} is a {type(value).__name__}; declared: a tensor, given as a NumPy array")
             if self.strict and declared is not None:
                 _feeds.check_declared(name, value, declared)
-            plain[name] = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else value
+            if isinstance(value, (np.ndarray, np.generic)):
+                value = np.asarray(value)
+                if value.dtype.kind in "US" and name in self._texts:  # an array that would cut longer strings
+                    value = as_strings(value.reshape(-1).tolist(), f"input {name!r}").reshape(value.shape)
+            plain[name] = value
         return plain
 
     def _is_known(self, name: str) -> bool:

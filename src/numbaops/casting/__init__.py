@@ -80,7 +80,7 @@ def cast(
 
 def _remember(plan: Plan, scalar: type, to: Any) -> None:
     if not plan.text and len(_small) < 256:
-        _small.setdefault(to, {})[scalar] = (plan.small_below, plan.target.dtype if plan.delegates else None, plan.small)
+        _small.setdefault(to, {})[scalar] = (plan.small_below, plan.target.dtype if plan.delegates and not plan.quiet else None, plan.small)
 
 
 def _plan(dtype: np.dtype[Any], to: Any, saturate: bool, round_mode: str) -> Plan:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from numbaops.casting import small, steps
-from numbaops.casting.steps import BFLOAT16, BOOL, FLOAT, FLOAT16, SCALE, STRING, WORDS, Array, Step, builtin
+from numbaops.casting.steps import BFLOAT16, BOOL, FLOAT, FLOAT16, QUIET, SCALE, STRING, WORDS, Array, Step, builtin
 from numbaops.convert import Bytes, PackedTensor, as_strings, check_out, pack, packed
 from numbaops.dtypes import ElementType
 from numbaops.errors import InvalidTypeError, InvalidValueError
@@ -66,6 +66,11 @@ class Plan:
             return len(self.same_codes) == 256
         return not self.text and small.delegates(self.source, self.target, self.saturate)
 
+    @property
+    def quiet(self) -> bool:
+        """Whether ``astype`` would warn of signalling NaNs."""
+        return self.source.kind == "float" and self.source.bits >= 16 and self.source is not self.target
+
     @functools.cached_property
     def step(self) -> Step:
         """The conversion of a large array."""
@@ -78,6 +83,8 @@ class Plan:
         """The conversion of a small array."""
         if self.delegates:
             dtype = self.target.dtype
+            if self.quiet:
+                return lambda x: QUIET.copy().run(x.astype, dtype, "C")
             return lambda x: x.astype(dtype, "C")
         if self.by_table:
             return small.looked_up(self.table, self.target, self.same_codes)

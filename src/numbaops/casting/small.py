@@ -101,7 +101,7 @@ def _saturation(target: ElementType) -> Small:
     plus, minus = np.array([math.inf, -math.inf], np.float32).astype(dtype).tobytes()
 
     def convert(x: Array) -> Array:
-        result = x.astype(dtype, "C")
+        result = QUIET.copy().run(x.astype, dtype, "C")
         codes = result.tobytes()
         if plus in codes or minus in codes:
             within = x.astype(np.float32, "C")

@@ -22,6 +22,8 @@ class Specialisable(Protocol):
     """An evaluator that can fill in the attributes of its function ahead of the run."""
 
     pure: bool
+    foreign: bool
+    given: bool
 
     def specialised(self, given: Mapping[str, AttributeProto]) -> ReferenceEvaluator: ...
 
@@ -68,7 +70,7 @@ class OpFunction(Node, op_run.OpFunction):
 
     def fast(self) -> Fast:
         if not isinstance(self.target, Specialisable):
-            return Fast(keeping(self.run))
+            return Fast(keeping(self.run), foreign=True, given=True)
         missing = [None] * (len(self._input_names) - len(self.onnx_node.input))
         evaluator = self.target
         ready: list[Callable[..., Sequence[Any]]] = []
@@ -78,7 +80,7 @@ class OpFunction(Node, op_run.OpFunction):
                 ready.append(evaluator.body())
             return tuple(ready[0](*inputs, *missing))
 
-        return Fast(function, pure=evaluator.pure)
+        return Fast(function, pure=evaluator.pure, foreign=evaluator.foreign, given=evaluator.given)
 
     def run(self, *args: Any, linked_attributes: Any = None, context: Any = None, bindings: Any = None) -> tuple[Any, ...]:
         """As ``OpRun.run``; trailing inputs may be left out."""
@@ -136,7 +138,7 @@ class DeferredFunction(Node, op_run.OpFunctionContextDependant):
         return self._known[key]
 
     def fast(self) -> Fast:
-        return Fast(self.evaluate)
+        return Fast(self.evaluate, foreign=True, given=True)
 
     def evaluate(self, *inputs: Any) -> tuple[Any, ...]:
         """The outputs."""

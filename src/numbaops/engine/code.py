@@ -6,6 +6,7 @@ Variables are reused, so that a value is freed at its last use. An error is trac
 from __future__ import annotations
 
 import linecache
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -90,18 +91,21 @@ class Code:
         """
         arguments = self._arguments()
         self.lines.append("def run(feeds):")
+        self.lines.append(f"    if type(feeds) is not dict or len(feeds) != {len(arguments)}: return None")
         self.lines.append("    try:")
-        self.lines.append(f"        if len(feeds) != {len(arguments)}: return None")
+        self.lines.append("        pass")
         self.lines += [f"        {each} = feeds[{name!r}]" for each, name in zip(arguments, self.plan.inputs, strict=True)]
-        self.lines.append("    except (KeyError, TypeError, IndexError): return None")
-        self.lines += [f"    if type({each}) is not ndarray: return None" for each in arguments]
+        self.lines.append("    except KeyError: return None")
+        for name, each in zip(self.plan.inputs, arguments, strict=True):
+            condition = f" or {each}.dtype != object" if name in self.plan.texts else ""
+            self.lines.append(f"    if type({each}) is not ndarray{condition}: return None")
         self.space["otherwise"] = otherwise
         elsewhere = f"return otherwise({', '.join(arguments)})"
         if otherwise is not None and signature is None:
             self.lines.append(f"    {elsewhere}")
             return self._compiled()
-        for position, each in enumerate(signature or ()):
-            self.space[f"shape{position}"], self.space[f"dtype{position}"] = each
+        for position, (shape, dtype) in enumerate(signature or ()):
+            self.space[f"shape{position}"], self.space[f"dtype{position}"] = shape, dtype
             variable = arguments[position]
             self.lines.append(f"    if {variable}.shape != shape{position} or {variable}.dtype is not dtype{position}: {elsewhere}")
         return self._function(arguments)
@@ -127,7 +131,8 @@ class Code:
         else:
             self.space["failed"] = self._failed
             self.lines.append("        failure = failed(error, locals())")
-            self.lines.append("        raise failure from failure.__cause__")
+            self.lines.append("        try: raise failure from failure.__cause__")
+            self.lines.append("        finally: del failure")
         self.lines.append(f"    return {self._results()}")
         return self._compiled()
 
@@ -149,7 +154,8 @@ class Code:
                 freed.append(variable)
         into = self.in_place.get(position)
         if into is not None:
-            arguments.append(f"out={arguments[step.inputs.index(into)]}")
+            # "no": a value of another type than in the run that this was made after is an error, and starts anew
+            arguments += [f"out={arguments[step.inputs.index(into)]}", "casting='no'"]
         call = f"f{position}({', '.join(arguments)})"
         if step.fast.ufunc is not None and len(arguments) == 2 and into is None:  # NumPy would find a common type
             self.space["mixed"] = mixed
@@ -200,15 +206,19 @@ class Code:
         function: Function = self.space["run"]
         return function
 
-    def _failed(self, error: Exception, variables: Mapping[str, Any]) -> Exception:
+    def _failed(self, error: Exception, variables: dict[str, Any]) -> Exception:
         """The error with the node that it came from."""
-        linecache.cache[self.file] = (len(self.text), None, self.text.splitlines(keepends=True), self.file)  # for who reads tracebacks
+        if self.file not in linecache.cache:  # for who reads tracebacks
+            linecache.cache[self.file] = (len(self.text), None, self.text.splitlines(keepends=True), self.file)
+            weakref.finalize(self, linecache.cache.pop, self.file, None)
         trace = error.__traceback__
         position = None if trace is None else self.step_of_line.get(trace.tb_lineno)
         if position is None:
             return error
         step = self.plan.steps[position]
-        return located(error, step, self._inputs_of(position, step, variables))
+        inputs = self._inputs_of(position, step, variables)
+        variables.clear()  # up to Python 3.12 it is the frame's own, and would keep the error, and with it all values
+        return located(error, step, inputs)
 
     def _inputs_of(self, position: int, step: Step, variables: Mapping[str, Any]) -> list[Any]:
         line = next(number for number, each in self.step_of_line.items() if each == position)

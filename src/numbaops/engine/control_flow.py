@@ -33,6 +33,8 @@ class Graph(Protocol):
     output_types_: list[TypeProto] | None
     captured: tuple[str, ...]
     pure: bool
+    foreign: bool
+    given: bool
 
     def body(self) -> Body: ...
 
@@ -53,6 +55,8 @@ class ControlFlow(Node):
     """
 
     kind: ClassVar[str] = "control flow"
+    foldable: ClassVar[bool] = False
+    """Whether it may run ahead, once for all: a Loop may take any time."""
     bodies: ClassVar[tuple[str, ...]]
     """Names of the attributes that are bodies."""
 
@@ -82,8 +86,8 @@ class ControlFlow(Node):
         """Names of the values around the node that a body takes, in the order in which it takes them before its other inputs."""
         return graph.captured
 
-    def compute(self, inputs: Sequence[Any], bodies: Sequence[Body]) -> tuple[Any, ...]:
-        """The outputs."""
+    def compute(self, inputs: Sequence[Any], body: Callable[[int], Body]) -> tuple[Any, ...]:
+        """The outputs; ``body`` gives the body of that position in ``bodies``."""
         raise NotImplementedError
 
     def error(self, kind: type[Any], message: str) -> Exception:
@@ -103,8 +107,7 @@ class ControlFlow(Node):
         """As ``OpRun.run``: bodies run by the names of their values, so that somebody can look on."""
         self.run_params["log"]("-- begin %s.run(%d inputs)", self.op_type, len(args))
         options = {} if bindings is None else {"check_shape_annotations": True, "_bindings": bindings}
-        bodies = [self._watched(self.graphs[name], context or {}, options) for name in self.bodies]
-        results = self.compute(args, bodies)
+        results = self.compute(args, lambda position: self._watched(self.graphs[self.bodies[position]], context or {}, options))
         self.run_params["log"]("-- done %s.run -> %d outputs", self.op_type, len(results))
         return results
 
@@ -121,16 +124,21 @@ class ControlFlow(Node):
         graphs = [self.graphs[name] for name in self.bodies]
         count = len(self.onnx_node.input)
         places = [[self.captured.index(name) for name in self.outer(graph)] for graph in graphs]
-        ready: list[Body] = []
 
         def function(*values: Any) -> tuple[Any, ...]:
-            if not ready:  # on the first run: a branch that is never taken is never prepared beyond what loading needs
-                ready[:] = [graph.body() for graph in graphs]  # all at once: other threads may be here too
             captured = values[count:]
-            bodies = [functools.partial(body, *[captured[place] for place in each]) for body, each in zip(ready, places, strict=True)]
-            return self.compute(values[:count], bodies)
 
-        return Fast(function, pure=all(graph.pure for graph in graphs))
+            def body(position: int) -> Body:  # a branch that is never taken is never prepared
+                return functools.partial(graphs[position].body(), *[captured[place] for place in places[position]])
+
+            return self.compute(values[:count], body)
+
+        return Fast(
+            function,
+            pure=self.foldable and all(graph.pure for graph in graphs),
+            foreign=any(graph.foreign for graph in graphs),
+            given=any(graph.given for graph in graphs),
+        )
 
 
 def _check_axis(attribute: str, axis: int, value: Any) -> None:
@@ -168,6 +176,7 @@ def _zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
 class If(ControlFlow):
     """If: one of two bodies without inputs."""
 
+    foldable = True
     bodies = ("then_branch", "else_branch")
 
     def prepare(self) -> None:
@@ -180,9 +189,9 @@ class If(ControlFlow):
         # The text allows no inputs; some tools declare the outer values that a branch uses as such, and onnx.reference runs them.
         return (*graph.captured, *graph.input_names_)
 
-    def compute(self, inputs: Sequence[Any], bodies: Sequence[Body]) -> tuple[Any, ...]:
+    def compute(self, inputs: Sequence[Any], body: Callable[[int], Body]) -> tuple[Any, ...]:
         chosen = 0 if _scalar(inputs[0], "cond") else 1
-        return tuple(bodies[chosen]())
+        return tuple(body(chosen)())
 
 
 class Loop(ControlFlow):
@@ -211,12 +220,12 @@ class Loop(ControlFlow):
         self.shapes = [(1,) if len(each.tensor_type.shape.dim) == 1 else () for each in types[:2]]
         self.counted = self.graph.uses(self.graph.input_names_[0])
 
-    def compute(self, inputs: Sequence[Any], bodies: Sequence[Body]) -> tuple[Any, ...]:
+    def compute(self, inputs: Sequence[Any], body: Callable[[int], Body]) -> tuple[Any, ...]:
         limit, condition, *first = (*inputs, None, None)[: max(2, len(inputs))]
         states: Sequence[Any] = first
         trips = None if limit is None else _scalar(limit, "M")
         going = True if condition is None else bool(_scalar(condition, "cond"))
-        (body,) = bodies
+        step = body(0)
         count, counted = self.states, self.counted
         collected: list[list[Any]] = [[] for _ in range(self.scans)]
         index, flag = np.zeros(self.shapes[0], np.int64), np.full(self.shapes[1], True)
@@ -224,7 +233,7 @@ class Loop(ControlFlow):
         while going and (trips is None or number < trips):
             if counted:
                 index = np.array(number, np.int64, ndmin=index.ndim)
-            results = body(index, flag, *states)
+            results = step(index, flag, *states)
             if results[0] is not flag:
                 flag = results[0]
                 if flag is None:
@@ -281,13 +290,13 @@ class Scan(ControlFlow):
             raise self.error(InvalidValueError, f"{name} is {given}; allowed: 0 (forward) and 1 (backward)")
         return given
 
-    def compute(self, inputs: Sequence[Any], bodies: Sequence[Body]) -> tuple[Any, ...]:
+    def compute(self, inputs: Sequence[Any], body: Callable[[int], Body]) -> tuple[Any, ...]:
         sequences = []
         for value, axis, backwards in zip(inputs[self.states :], self.axes, self.backwards, strict=True):
             _check_axis("scan_input_axes", axis, value)
             ahead = np.moveaxis(value, axis, 0)
             sequences.append(ahead[::-1] if backwards else ahead)
-        states, stacks = self.scan(bodies[0], list(inputs[: self.states]), sequences)
+        states, stacks = self.scan(body(0), list(inputs[: self.states]), sequences)
         for position, (axis, backwards) in enumerate(zip(self.output_axes, self.output_backwards, strict=True)):
             stack = stacks[position][::-1] if backwards else stacks[position]
             _check_axis("scan_output_axes", axis, stack)
@@ -320,7 +329,8 @@ class BatchedScan(Scan):
         self._count(len(self.onnx_node.input) - 1)
         self.backwards = self._per_item("directions", self.count)
 
-    def compute(self, inputs: Sequence[Any], bodies: Sequence[Body]) -> tuple[Any, ...]:
+    def compute(self, inputs: Sequence[Any], body: Callable[[int], Body]) -> tuple[Any, ...]:
+        step = body(0)
         lengths, values = inputs[0], inputs[1:]
         scanned = values[self.states :]
         batch, longest = scanned[0].shape[:2]
@@ -337,7 +347,7 @@ class BatchedScan(Scan):
                 value[item, :length][::-1] if backwards else value[item, :length]
                 for value, backwards in zip(scanned, self.backwards, strict=True)
             ]
-            states, found = self.scan(bodies[0], [np.asarray(value[item]) for value in values[: self.states]], sequences)
+            states, found = self.scan(step, [np.asarray(value[item]) for value in values[: self.states]], sequences)
             states_of.append(states)
             stacks_of.append([self._padded(stack, longest) for stack in found])
         columns = [*zip(*states_of, strict=True), *zip(*stacks_of, strict=True)]
@@ -359,7 +369,8 @@ class SequenceMap(ControlFlow):
         self.graph = self.graphs["body"]
         self.check_outputs("body", len(self.graph.output_names_))
 
-    def compute(self, inputs: Sequence[Any], bodies: Sequence[Body]) -> tuple[Any, ...]:
+    def compute(self, inputs: Sequence[Any], body: Callable[[int], Body]) -> tuple[Any, ...]:
+        step = body(0)
         if not isinstance(inputs[0], (list, tuple)):
             raise InvalidTypeError(f"input_sequence is a {type(inputs[0]).__name__}; allowed: a sequence")
         size = len(inputs[0])
@@ -368,7 +379,7 @@ class SequenceMap(ControlFlow):
                 raise InvalidValueError(f"input {position} has {len(value)} items and input_sequence {size}; they must be equal")
         collected: list[list[Any]] = [[] for _ in self.graph.output_names_]
         for item in range(size):
-            results = bodies[0](*[value[item] if isinstance(value, (list, tuple)) else value for value in inputs])
+            results = step(*[value[item] if isinstance(value, (list, tuple)) else value for value in inputs])
             for items, result in zip(collected, results, strict=True):
                 items.append(result)
         return tuple(collected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,12 @@ from numbaops.engine.values import copy_of
 from numbaops.errors import InvalidTypeError, NumbaopsError
 
 
-def make_step(node: OpRun, opset: int | None, *, verbose: bool, check_types: bool) -> Step:
+def make_step(node: OpRun, opset: int | None, *, check_types: bool) -> Step:
     """The step for a node's implementation.
 
     Args:
         node: the implementation.
         opset: the opset of the node's domain.
-        verbose: it tells about itself while it runs.
         check_types: refuse inputs of element types that the operator version lacks.
     """
     proto = node.onnx_node
@@ -35,7 +35,7 @@ def make_step(node: OpRun, opset: int | None, *, verbose: bool, check_types: boo
     call: Callable[..., Sequence[Any]]
     if isinstance(node, Node):
         kind, fast = node.kind, node.fast()
-        call = node.run if verbose or kind != "numbaops" else node.evaluate
+        call = node.run
         if isinstance(node, OpFunction) and not isinstance(node.impl_, Specialisable):
             kind, call = "given", keeping(call)
     else:
@@ -44,15 +44,16 @@ def make_step(node: OpRun, opset: int | None, *, verbose: bool, check_types: boo
         if kind == "given":
             call = keeping(call)
         pure = kind == "onnx.reference" and proto.op_type not in RANDOM and not node.need_context() and not _trains(proto)
-        fast = Fast(call, pure=pure)
+        fast = Fast(call, pure=pure, foreign=True, given=kind == "given")
     has_body = node.need_context()
     captured: tuple[str, ...] = getattr(node, "captured", ())
     if has_body and not isinstance(node, Node):
         captured = _captured_by(node)
-        fast = Fast(_with_context(call, len(proto.input), captured))
+        fast = Fast(_with_context(call, len(proto.input), captured), foreign=True, given=kind == "given")
     if check_types and signature is not None and not isinstance(node, OwnOperator):
         check = _type_check(signature.schema, len(proto.input))
-        call, fast = _checked(check, call), Fast(_checked(check, fast.function), fast.single, fast.arrays, fast.aliases, fast.pure)
+        call = _checked(check, call)
+        fast = replace(fast, function=_checked(check, fast.function), ufunc=None, renames=False)
     return Step(
         node=node,
         kind=kind,

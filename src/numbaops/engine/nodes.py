@@ -234,6 +234,7 @@ class LeafOperator(Node):
             aliases=self.leaf.aliases,
             pure=self.op_type not in RANDOM and not self._trains(),
             ufunc=self._function if isinstance(self._function, np.ufunc) else None,
+            renames=self.op_type == "Identity",
         )
 
     def _trains(self) -> bool:

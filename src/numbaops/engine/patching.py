@@ -40,7 +40,9 @@ class LoadedOperator(op_run.OpRun):
     make: ClassVar[Callable[..., Node]]
 
     def __new__(cls, onnx_node: Any, run_params: dict[str, Any], schema: Any = None) -> Any:
-        """The node's implementation, which is an ``OpRun`` too."""
+        """The node's implementation, an ``OpRun`` too; an instance, of a class derived from this one with a ``_run`` of its own."""
+        if cls._run is not LoadedOperator._run:
+            return super().__new__(cls)
         return _Linked(onnx_node, run_params, cls.make) if references([onnx_node]) else cls.make(onnx_node, run_params)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
@@ -145,6 +147,7 @@ def _own(domain: str, op_type: str, version: int | None) -> type[LoadedOperator]
         return None
     since_version = onnx.defs.get_schema(op_type, version, domain).since_version
     fields = {"__module__": __name__, "op_domain": domain, "op_type_": op_type, "since_version": since_version, "make": staticmethod(make)}
+    fields["op_schema"] = onnx.defs.get_schema(op_type, version, domain)
     return type(f"{op_type}_{since_version}", (LoadedOperator,), fields)
 
 

@@ -7,8 +7,9 @@ and functions of NumPy write into inputs that nobody needs any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,13 @@ from numbaops.engine.values import nbytes_held, several, shared, unknown_output
 RANDOM = frozenset(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"))
 """Operators that give other values each time; Dropout does so when it trains."""
 
+_SIZES: dict[str, Callable[[Sequence[Any]], float]] = {
+    "ConstantOfShape": lambda values: float(np.prod(values[0], dtype=np.float64)),
+    "Expand": lambda values: 0.0 if values[1].size > 64 else float(np.prod(np.maximum(values[1], 1), dtype=np.float64)),
+    "Tile": lambda values: values[0].size * float(np.prod(values[1], dtype=np.float64)),
+}
+"""Elements at least that operators give which may give much for little, known before they run."""
+
 HOT = 3
 """The run with the same shapes and types at which a plan makes a variant for them."""
 
@@ -30,6 +38,13 @@ _MOST_VARIANTS = 16
 _MOST_COUNTS = 256
 
 
+@dataclass
+class Budget:
+    """Bytes that computed constants may still hold."""
+
+    left: int
+
+
 class Plan:
     """Steps ready to run, for one set of inputs and outputs.
 
@@ -38,8 +53,9 @@ class Plan:
         inputs: names of the values that a run is given.
         outputs: names of the values that it returns.
         constants: values that never change; those that steps compute from them are added, within ``budget``.
-        budget: bytes that values computed from constants may hold.
+        budget: what values computed from constants may hold.
         graph: whether the outputs are a caller's, who may write to them, and the inputs too: then neither shares memory with anything.
+        texts: inputs that are strings.
     """
 
     def __init__(
@@ -49,9 +65,11 @@ class Plan:
         outputs: Sequence[str],
         constants: Mapping[str, Any],
         *,
-        budget: int,
+        budget: Budget,
         graph: bool,
+        texts: Iterable[str] = (),
     ) -> None:
+        self.texts = frozenset(texts)
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.graph = graph
@@ -65,7 +83,7 @@ class Plan:
         self.live = [position for position in self._needed(wanted) if position not in self.folded]
         self.last_uses = self._last_uses()
         self.roots = self._roots()
-        foreign = any(self.steps[position].kind in ("onnx.reference", "given") for position in self.live)
+        foreign = any(self.steps[position].fast.foreign for position in self.live)
         given = set(self.inputs)
         self.computed = [name for name in self.outputs if name not in self.constants]
         self.aliased = any(self.roots[name] & given for name in self.computed)
@@ -74,7 +92,7 @@ class Plan:
         takers = [step for position in self.live for step in [self.steps[position]] if step.fast.ufunc is None]
         self.as_arrays = {name for step in takers for name in (*step.inputs, *step.captured)}.union(self.outputs)
         """Values that must not be NumPy scalars, which NumPy's own functions take and give."""
-        rerunnable = not any(self.steps[position].kind == "given" for position in self.live)
+        rerunnable = not any(self.steps[position].fast.given for position in self.live)
         self.candidates = self._candidates() if rerunnable else {}
         self.of_shapes = [
             position
@@ -82,7 +100,7 @@ class Plan:
             for step in [self.steps[position]]
             if step.kind == "numbaops" and step.op_type in ("Shape", "Size") and step.inputs[0] in given
         ]
-        self._budget = budget
+        self._hot = HOT
         self._variants: dict[tuple[Any, ...], Function] = {}
         self._counts: dict[tuple[Any, ...], int] = {}
         self._plain: Function | None = None
@@ -114,7 +132,7 @@ class Plan:
             if names and not names.keys().isdisjoint((*step.inputs, *step.captured)):
                 inputs, captured = (tuple(names.get(name, name) for name in some) for some in (step.inputs, step.captured))
                 self.steps[position] = step = replace(step, inputs=inputs, captured=captured)
-            if step.op_type == "Identity" and step.kind == "numbaops" and len(step.outputs) == 1 and position not in self.missing:
+            if step.fast.renames and len(step.outputs) == 1 and position not in self.missing:
                 names[step.outputs[0]] = step.inputs[0]
         self.outputs = tuple(names.get(name, name) for name in self.outputs)
 
@@ -130,8 +148,10 @@ class Plan:
                 found.append(position)
         return found[::-1]
 
-    def _fold(self, positions: Sequence[int], budget: int) -> None:
-        """Run what depends on constants only, as far as the results fit into the budget."""
+    def _fold(self, positions: Sequence[int], budget: Budget) -> None:
+        """Run what depends on constants only, as far as the results fit into the budget; those that only such steps take are dropped."""
+        takers = Counter(name for position in positions for name in {*self.steps[position].inputs, *self.steps[position].captured})
+        held: dict[str, int] = {}
         for position in positions:
             step = self.steps[position]
             if not step.fast.pure or step.op_type in RANDOM or position in self.missing:
@@ -142,17 +162,27 @@ class Plan:
             # Written anew for each run: a copy of a large constant would be slower.
             if step.op_type in ("ConstantOfShape", "EyeLike") and any(name in self.outputs for name in step.outputs):
                 continue
+            values = [self.constants[name] if name else None for name in names]
+            if step.op_type in _SIZES and _SIZES[step.op_type](values) > budget.left:
+                continue
             try:
                 with np.errstate(all="ignore"):
-                    results = several(step.fast.function(*[self.constants[name] if name else None for name in names]), len(step.outputs))
+                    results = several(step.fast.function(*values), len(step.outputs))
             except Exception:  # the run will say so, if it comes to this node
                 continue
-            held = 0 if step.op_type == "Constant" else sum(map(nbytes_held, results))
-            if held > budget:
+            sizes = [0 if step.op_type == "Constant" else nbytes_held(result) for result in results]
+            if sum(sizes) > budget.left:
                 continue
-            budget -= held
-            self.constants.update((name, shared(value)) for name, value in zip(step.outputs, results, strict=True) if name)
+            budget.left -= sum(sizes)
             self.folded.add(position)
+            for name, result, size in zip(step.outputs, results, sizes, strict=True):
+                if name:
+                    self.constants[name], held[name] = shared(result), size
+            for name in set(names):
+                takers[name] -= 1
+                if name in held and not takers[name] and name not in self.outputs:
+                    del self.constants[name]
+                    budget.left += held.pop(name)
 
     def _last_uses(self) -> dict[str, int]:
         """The last step that takes each value; outputs are used after all steps."""
@@ -218,7 +248,7 @@ class Plan:
         if variant is not None:
             return variant(*inputs)
         times = self._counts.get(signature, 0) + 1
-        if times >= HOT and None not in signature:
+        if times >= self._hot and None not in signature:
             return self._specialise(signature, inputs)  # type: ignore[arg-type]
         if len(self._counts) >= _MOST_COUNTS:
             self._counts.clear()
@@ -237,13 +267,17 @@ class Plan:
         }
 
         def restart(*again: Any) -> Any:
-            # A result had another shape than its input, which depends on values: never again
+            found = self.plain(*again)
+            # The variant was to blame: a shape or type depends on values. Never again.
             self._variants[signature] = self.plain
             self.entry = self._general_entry
-            return self.plain(*again)
+            return found
 
         if len(self._variants) >= _MOST_VARIANTS:
+            # Too many shapes to keep up with: making variants must not cost more than they save.
             self._variants.clear()
+            self._counts.clear()
+            self._hot *= 8
         self._variants[signature] = Code(plan, in_place, restart=restart).positional()
         self.entry = Code(plan, in_place, restart=restart).named(signature, self)
         return results
@@ -256,7 +290,7 @@ class Plan:
             step = self.steps[position]
             known[step.outputs[0]] = shared(step.fast.function(values[step.inputs[0]]))
         rest = [step for position, step in enumerate(self.steps) if position not in self.of_shapes and position not in self.folded]
-        return Plan(rest, self.inputs, self.outputs, known, budget=min(self._budget, SPECIAL_BUDGET), graph=self.graph)
+        return Plan(rest, self.inputs, self.outputs, known, budget=Budget(SPECIAL_BUDGET), graph=self.graph, texts=self.texts)
 
     def _general_entry(self, feeds: Any) -> Any:
         """The first entry: it makes the real one."""

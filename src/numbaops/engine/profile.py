@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,18 +35,20 @@ class NodeProfile:
 
 
 class Profile:
-    """Adds up time and bytes by node; time in an inner call does not count for the outer one. For one thread at a time."""
+    """Adds up time and bytes by node; time in an inner call does not count for the outer one."""
 
     def __init__(self) -> None:
-        self._nodes: dict[int, NodeProfile] = {}
-        self._inner = 0.0
+        self._nodes: dict[int, tuple[Step, NodeProfile]] = {}  # with the step, so that its id is no other's meanwhile
+        self._lock = threading.Lock()
+        self._local = threading.local()
 
     def __iter__(self) -> Iterator[NodeProfile]:
-        return iter(self._nodes.values())
+        return iter([found for _, found in list(self._nodes.values())])
 
     def run(self, step: Step, call: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         """What ``call`` returns, which runs the step."""
-        outer, self._inner = self._inner, 0.0
+        local = self._local
+        outer, local.inner = getattr(local, "inner", 0.0), 0.0
         started = time.perf_counter()
         outputs: Sequence[Any] = ()
         try:
@@ -53,8 +56,9 @@ class Profile:
             return outputs
         finally:
             taken = time.perf_counter() - started
-            found = self._nodes.setdefault(id(step), NodeProfile(step.name, step.label, step.kind))
-            found.calls += 1
-            found.seconds += taken - self._inner
-            found.nbytes += sum(value.nbytes for value in outputs if isinstance(value, np.ndarray))
-            self._inner = outer + taken
+            with self._lock:
+                _, found = self._nodes.setdefault(id(step), (step, NodeProfile(step.name, step.label, step.kind)))
+                found.calls += 1
+                found.seconds += taken - local.inner
+                found.nbytes += sum(value.nbytes for value in outputs if isinstance(value, np.ndarray))
+            local.inner = outer + taken

@@ -31,6 +31,9 @@ class Fast:
         aliases: outputs may share memory with inputs, or with what the implementation keeps.
         pure: it gives the same for the same inputs and does nothing else, so that it may run once for all.
         ufunc: the NumPy function that it is, if it is one.
+        foreign: code of others runs in it, which may write into inputs.
+        given: code of the caller runs in it, which may do anything.
+        renames: it gives its input as it is.
     """
 
     function: Callable[..., Any]
@@ -39,6 +42,9 @@ class Fast:
     aliases: bool = True
     pure: bool = False
     ufunc: np.ufunc | None = None
+    foreign: bool = False
+    given: bool = False
+    renames: bool = False
 
 
 @dataclass(slots=True)
@@ -149,7 +155,10 @@ def execute(steps: Sequence[Step], values: Values, watch: Watch | None = None) -
                 outputs = step.call(*inputs)
         except Exception as error:
             failure = located(error, step, inputs)
-            raise failure from failure.__cause__
+            try:
+                raise failure from failure.__cause__
+            finally:
+                del failure  # no cycle of traceback and frame that would keep values alive
         # a foreign operator may give fewer outputs than the node names
         values.update((name, as_value(value)) for name, value in zip(step.outputs, outputs, strict=False) if name)
 

@@ -169,6 +169,9 @@ def written(results: Sequence[Any], buffers: Sequence[Any] | Mapping[str, Any], 
             error.args = (f"the buffer of output {name!r}: {error.args[0]}",)
             error.attribute = "outputs"
             raise
+    for position, (target, _) in enumerate(targets):
+        if any(np.may_share_memory(target, other) for other, _ in targets[:position]):
+            raise InvalidValueError("two buffers of outputs share memory; allowed: memory of its own for each", attribute="outputs")
     for target, value in targets:
         np.copyto(target, value)
     return [value if buffer is None else buffer for value, buffer in zip(results, buffers, strict=True)]
