@@ -505,8 +505,15 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         plan = self._plan(outputs, given)
         if not (given or self.strict or self._is_function) and outputs == tuple(self.output_names_):
             self._default_plan = plan
-        results: list[Any] = plan(*[feeds[name] for name in plan.inputs])
+        results: list[Any] = plan(*[self._as_text(name, feeds[name]) if name in self._texts else feeds[name] for name in plan.inputs])
         return results
+
+    @staticmethod
+    def _as_text(name: str, value: Any) -> Any:
+        """Strings as objects: an array of a fixed width would cut longer ones that an operator writes into it."""
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "US":
+            return value
+        return as_strings(value.reshape(-1).tolist(), f"input {name!r}").reshape(value.shape)
 
     def _checked_feeds(self, feeds: Any) -> dict[str, Any]:
         """The fed values as plain arrays, once their names, and if strict their types, are known to be right."""
@@ -521,11 +528,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
                 raise InvalidTypeError(f"input {name!r} is a {type(value).__name__}; declared: a tensor, given as a NumPy array")
             if self.strict and declared is not None:
                 _feeds.check_declared(name, value, declared)
-            if isinstance(value, (np.ndarray, np.generic)):
-                value = np.asarray(value)
-                if value.dtype.kind in "US" and name in self._texts:  # an array that would cut longer strings
-                    value = as_strings(value.reshape(-1).tolist(), f"input {name!r}").reshape(value.shape)
-            plain[name] = value
+            plain[name] = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else value
         return plain
 
     def _is_known(self, name: str) -> bool:
