@@ -147,7 +147,7 @@ def _peak() -> Comparison:
     """Bytes at most in use beside the inputs, as a multiple of a tensor."""
     model, feeds = chain(30, (4096, 4096))
     run = evaluator("numbaops", model, feeds)
-    for _ in range(4):
+    for _ in range(12):
         run()  # makes a variant for these shapes
     tracemalloc.start()
     try:

@@ -516,3 +516,11 @@ def test_out_may_overlap_the_packed_bytes() -> None:
     packed = PackedTensor(both[:10000], "int4", (20000,))
     wanted = packed.unpack()
     assert (packed.unpack(out=both.view(wanted.dtype)).view(np.uint8) == wanted.view(np.uint8)).all()
+
+
+def test_packed_tensors_become_arrays_and_compare_by_elements() -> None:
+    one, other = (PackedTensor(np.array([255, last], np.uint8), "int4", (3,)) for last in (255, 15))
+    assert one == other
+    assert one != PackedTensor(np.array([255, 14], np.uint8), "int4", (3,))
+    assert np.asarray(one).tolist() == [-1, -1, -1]
+    assert np.asarray(one, np.float32).dtype == np.float32

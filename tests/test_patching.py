@@ -283,3 +283,16 @@ def test_onnxsim_folds_right(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [each.op_type for each in folded.graph.node] == ["Add"]
         (y,) = numbaops.ReferenceEvaluator(folded).run(None, {"x": Z})
         assert np.allclose(y, FOLDED, rtol=1e-6) == right
+
+
+@pytest.mark.parametrize(("op_type", "inputs"), [("Add", 2), ("Neg", 1), ("ReduceSum", 1), ("Less", 2), ("MatMul", 2)])
+def test_results_of_rank_0_are_arrays(op_type: str, inputs: int) -> None:
+    x = np.ones(3 if op_type in ("MatMul", "ReduceSum") else (), np.float32)
+    attributes = {"keepdims": 0} if op_type == "ReduceSum" else {}
+    assert type(numbaops.load_op("", op_type, 13).eval(*[x] * inputs, **attributes)) is np.ndarray
+
+
+@pytest.mark.parametrize("version", ["9", 0, -1, 1.5, True], ids=repr)
+def test_versions_are_integers_from_1_on(version: Any) -> None:
+    with pytest.raises(ValueError, match="version is"):
+        numbaops.load_op("", "Softmax", version)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
 import gc
 import itertools
+import linecache
 import pickle
 import threading
 import tracemalloc
@@ -24,7 +26,7 @@ from onnx.reference.op_run import OpRun
 from drawn.fuzz import inconsistent
 from drawn.graphs import draw
 from numbaops.engine.code import Code
-from numbaops.engine.plan import HOT
+from numbaops.engine.plan import FIRST_RUNS, HOT
 from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError, NumbaopsError
 from numbaops.reference import ReferenceEvaluator
 from numbaops.runtime import memory
@@ -48,6 +50,8 @@ def assert_same(got: Any, wanted: Any) -> None:
 
 
 X = f(1, -2, 3)
+WARM = FIRST_RUNS + HOT + 2
+"""Runs after which a plan has made a variant for shapes that came each time."""
 
 # --- folding ------------------------------------------------------------------------------------------------------------
 
@@ -335,7 +339,7 @@ def test_a_long_chain_needs_few_arrays_at_a_time(op_types: list[str], arrays: fl
     nodes = "  ".join(f"v{number + 1} = {op_types[number % len(op_types)]}(v{number})" for number in range(30))
     evaluator = ReferenceEvaluator(model(f"g (double[n] v0) => (v30) {{ {nodes} }}"))
     x = np.full(size, 0.5)
-    for _ in range(HOT + 1):
+    for _ in range(WARM):
         evaluator.run(None, {"v0": x})
     memory.trim()
     tracemalloc.start()
@@ -637,7 +641,7 @@ def whole(nodes: list[Any], functions: Sequence[Any] = ()) -> onnx.ModelProto:
 @pytest.mark.parametrize("made", [writing_in_function, writing_in_branch])
 def test_feeds_are_kept_from_foreign_code_inside_functions_and_bodies(made: Any) -> None:
     x = np.zeros(2, np.float32)
-    for _ in range(HOT + 2):
+    for _ in range(WARM):
         ReferenceEvaluator(made(), new_ops=[Writes]).run(None, {"x": x})
     assert x.tolist() == [0, 0]
 
@@ -670,7 +674,7 @@ def test_a_type_that_depends_on_values_is_noticed_in_place() -> None:
     graph = helper.make_graph(nodes, "g", inputs, [info("y", onnx.TensorProto.BOOL, None)])
     evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
     feeds = {"b": np.array([True, False]), "z": np.array([1, 2], np.float32)}
-    for _ in range(HOT + 2):
+    for _ in range(WARM):
         assert_same(evaluator.run(None, {"c": np.array(True), **feeds})[0], np.array([True, True]))
     assert_same(evaluator.run(None, {"c": np.array(False), **feeds})[0], np.array([True, True]))
 
@@ -694,7 +698,7 @@ def test_a_failed_run_keeps_no_values_alive(path: str) -> None:
 def test_a_failing_feed_does_not_retire_the_variant() -> None:
     evaluator = ReferenceEvaluator(model("g (float[n] x, int64[m] i) => (y) { a = Neg(x)  b = Abs(a)  y = Gather(b, i) }"))
     good = {"x": np.ones(4, np.float32), "i": np.array([1])}
-    for _ in range(HOT + 1):
+    for _ in range(WARM):
         evaluator.run(None, good)
     plan = evaluator._default_plan
     assert plan is not None
@@ -781,3 +785,42 @@ def test_string_feeds_of_fixed_width_do_not_cut() -> None:
     evaluator = ReferenceEvaluator(model("g (string[n] x, int64[m] i, string[m] u) => (y) { y = ScatterElements(x, i, u) }"))
     (y,) = evaluator.run(None, {"x": np.array(["a", "b"]), "i": np.array([0]), "u": np.array(["longer"], object)})
     assert y.tolist() == ["longer", "b"]
+
+
+class Tagged(ReferenceEvaluator):
+    def __init__(self, proto: Any, tag: int) -> None:
+        super().__init__(proto)
+        self.tag = tag
+
+
+@pytest.mark.parametrize("way", ["copy", "pickle"])
+def test_subclasses_with_arguments_of_their_own_are_copied(way: str) -> None:
+    evaluator = Tagged(model("g (float[n] x) => (y) { y = Neg(x) }"), 7)
+    evaluator.run(None, {"x": X})
+    again = copy.copy(evaluator) if way == "copy" else pickle.loads(pickle.dumps(evaluator))
+    assert (type(again), again.tag) == (Tagged, 7)
+    assert_same(again.run(None, {"x": X})[0], -X)
+
+
+def test_failing_runs_leave_nothing_behind() -> None:
+    evaluator = ReferenceEvaluator(model("g (float[n] x, int64[m] i) => (y) { a = Neg(x)  b = Abs(a)  y = Gather(b, i) }"))
+    feeds = {"x": X, "i": np.array([9])}
+    for _ in range(WARM):
+        with pytest.raises(ValueError, match="Gather"):
+            evaluator.run(None, feeds)
+    before = len(linecache.cache)
+    for _ in range(3 * WARM):
+        with pytest.raises(ValueError, match="Gather"):
+            evaluator.run(None, feeds)
+    assert len(linecache.cache) <= before + 1
+
+
+@pytest.mark.parametrize("budget", [-1, 1.5, "a", None, True], ids=repr)
+def test_fold_budget_is_checked(budget: Any) -> None:
+    with pytest.raises(ValueError, match="fold_budget"):
+        ReferenceEvaluator(model("g (float[n] x) => (y) { y = Neg(x) }"), fold_budget=budget)
+
+
+def test_outputs_and_intermediate_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="intermediate"):
+        ReferenceEvaluator(model("g (float[n] x) => (y) { y = Neg(x) }")).run(None, {"x": X}, intermediate=True, outputs=[X.copy()])

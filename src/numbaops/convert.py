@@ -74,11 +74,22 @@ class PackedTensor:
 
         return packed_to_proto(self, name)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("an array of packed elements is always a new one")
+        array = self.unpack()
+        return array if dtype is None else array.astype(dtype)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PackedTensor):
             return NotImplemented
-        same_kind = (self.element_type, self.shape) == (other.element_type, other.shape)
-        return same_kind and np.array_equal(self.data, other.data)
+        if (self.element_type, self.shape) != (other.element_type, other.shape):
+            return False
+        used = self.size * self.element_type.bits % 8  # bits of the last byte; the others stand for nothing
+        if not used:
+            return np.array_equal(self.data, other.data)
+        last = int(self.data[-1]) ^ int(other.data[-1])
+        return np.array_equal(self.data[:-1], other.data[:-1]) and not last & ((1 << used) - 1)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -113,7 +113,9 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             "fold_budget": fold_budget,
             "profile": profile,
         }
-        self._budget = Budget(fold_budget)
+        if not isinstance(fold_budget, (int, np.integer)) or isinstance(fold_budget, bool) or fold_budget < 0:
+            raise InvalidValueError(f"fold_budget is {fold_budget!r}; allowed: an integer from 0 on", attribute="fold_budget")
+        self._budget = Budget(int(fold_budget))
         self._profile = Profile() if profile else None
         self.opsets_ = imports_of(self.proto_, opsets)
         if isinstance(self.proto_, ModelProto) and functions is not None:
@@ -151,6 +153,7 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         self._implementations: dict[tuple[str, str], Callable[..., op_run.OpRun] | None] = {}
         self._init()
         self._prepare()
+        self._own_fields = frozenset((*self.__dict__, *_COMPUTED, "_own_fields"))
 
     def _describe(self) -> None:
         """Set the attributes that onnx's own evaluator has, and others read."""
@@ -372,12 +375,16 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             self._plans[outputs, given] = plan
         return plan
 
-    def body(self) -> Callable[..., Sequence[Any]]:
-        """What runs this graph as part of another: it takes the captured values, then the inputs in order."""
+    def body(self, often: bool = True) -> Callable[..., Sequence[Any]]:
+        """What runs this graph as part of another: it takes the captured values, then the inputs in order.
+
+        Args:
+            often: whether it is called many times in a run.
+        """
         if type(self).run is not ReferenceEvaluator.run:  # a subclass wants to see each run
             names = (*self.captured, *self.input_names_)
             return lambda *values: self.run(None, dict(zip(names, values, strict=True)), {})
-        return self.body_plan.plain
+        return self.body_plan.plain if often else self.body_plan.called
 
     @functools.cached_property
     def body_plan(self) -> Plan:
@@ -459,6 +466,8 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
             NumbaopsError: an operator refuses its inputs, or one of ``outputs`` does not fit.
         """
         if outputs is not None:
+            if intermediate:
+                raise InvalidValueError("outputs and intermediate=True exclude each other", attribute="outputs")
             names = list(self.output_names_ if output_names is None else output_names)
             results = self.run(names, feed_inputs, attributes, False, check_shape_annotations, _bindings)
             return written(results, outputs, names)
@@ -560,10 +569,16 @@ class ReferenceEvaluator(onnx.reference.ReferenceEvaluator):
         plan = self._plan(tuple(self.output_names_), ()) if not self._nested else None
         return "\n".join(explained(self, plan))
 
+    def __copy__(self) -> ReferenceEvaluator:
+        # it shares all, which only grows; what a subclass added comes along
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        return new
+
     def __reduce__(self) -> tuple[Any, ...]:
-        # only what was given, for the sake of subclasses that take less
         arguments = {name: value for name, value in self._arguments.items() if value != _DEFAULTS.get(name)}
-        return functools.partial(type(self), self.container_ or self.proto_, **arguments), ()
+        more = {name: value for name, value in self.__dict__.items() if name not in self._own_fields}
+        return _rebuilt, (type(self), self.container_ or self.proto_, arguments, more)
 
 
 def _new_ops(classes: Sequence[type[op_run.OpRun]]) -> dict[tuple[str, str], type[op_run.OpRun]]:
@@ -582,3 +597,14 @@ def _protect(value: Any) -> None:
     """Make a tensor that a node holds read-only: outputs may be views of it."""
     if isinstance(value, np.ndarray):
         value.flags.writeable = False
+
+
+_COMPUTED = ("steps", "captured", "pure", "foreign", "given", "body_plan")
+
+
+def _rebuilt(kind: type[ReferenceEvaluator], proto: Any, arguments: Mapping[str, Any], more: Mapping[str, Any]) -> ReferenceEvaluator:
+    """A pickled evaluator; what a subclass added to it is restored without its ``__init__``, which may ask for more than is known."""
+    new = object.__new__(kind)
+    ReferenceEvaluator.__init__(new, proto, **arguments)
+    new.__dict__.update(more)
+    return new

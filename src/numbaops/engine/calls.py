@@ -27,7 +27,7 @@ class Specialisable(Protocol):
 
     def specialised(self, given: Mapping[str, AttributeProto]) -> ReferenceEvaluator: ...
 
-    def body(self) -> Callable[..., Sequence[Any]]: ...
+    def body(self, often: bool = True) -> Callable[..., Sequence[Any]]: ...
 
 
 class OpFunction(Node, op_run.OpFunction):
@@ -77,7 +77,7 @@ class OpFunction(Node, op_run.OpFunction):
 
         def function(*inputs: Any) -> tuple[Any, ...]:
             if not ready:
-                ready.append(evaluator.body())
+                ready.append(evaluator.body(often=False))
             return tuple(ready[0](*inputs, *missing))
 
         return Fast(function, pure=evaluator.pure, foreign=evaluator.foreign, given=evaluator.given)

@@ -32,13 +32,10 @@ class Code:
     Args:
         plan: the plan.
         in_place: steps that write into an input, by position.
-        seen: where to note the dtype of each array, if anywhere.
         restart: where a step writes into an input: what to call with the plan's inputs after a failure.
     """
 
-    def __init__(
-        self, plan: Plan, in_place: Mapping[int, str], seen: dict[str, Any] | None = None, restart: Function | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, in_place: Mapping[int, str], restart: Function | None = None) -> None:
         self.plan = plan
         self.in_place = in_place
         self.restart = restart
@@ -49,19 +46,12 @@ class Code:
             "shared": shared,
             "handed_over": handed_over,
         }
-        self.seen = seen
-        if seen is not None:
-            self.space["note"] = self._note
         self.lines: list[str] = []
         self.step_of_line: dict[int, int] = {}
         self.variables: dict[str, str] = {name: f"a{position}" for position, name in enumerate(plan.inputs)}
         self.fresh_variables = count()
         self.free: list[str] = []
         self.names: dict[str, str] = {}  # of constants
-
-    def _note(self, names: Sequence[str], values: Sequence[Any]) -> None:
-        assert self.seen is not None
-        self.seen.update((name, value.dtype) for name, value in zip(names, values, strict=True) if type(value) is np.ndarray)
 
     def argument(self, name: str) -> str:
         """The expression for a value."""
@@ -173,8 +163,6 @@ class Code:
                 text += f"; {targets[0]} = {targets[0]} if type({targets[0]}) is ndarray else as_value({targets[0]})"
         else:
             text = f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = several({call}, {len(targets)})"
-        if self.seen is not None:
-            text += f"; note({step.outputs!r}, [{', '.join(targets)}])"
         # what nobody takes, and what died and no output replaced
         for name, target in zip(step.outputs, targets, strict=True):
             if not name or plan.last_uses[name] == position:

@@ -36,7 +36,7 @@ class Graph(Protocol):
     foreign: bool
     given: bool
 
-    def body(self) -> Body: ...
+    def body(self, often: bool = True) -> Body: ...
 
     def uses(self, name: str) -> bool: ...
 
@@ -55,6 +55,8 @@ class ControlFlow(Node):
     """
 
     kind: ClassVar[str] = "control flow"
+    often: ClassVar[bool] = True
+    """Whether a body runs many times in a run."""
     foldable: ClassVar[bool] = False
     """Whether it may run ahead, once for all: a Loop may take any time."""
     bodies: ClassVar[tuple[str, ...]]
@@ -129,7 +131,7 @@ class ControlFlow(Node):
             captured = values[count:]
 
             def body(position: int) -> Body:  # a branch that is never taken is never prepared
-                return functools.partial(graphs[position].body(), *[captured[place] for place in places[position]])
+                return functools.partial(graphs[position].body(self.often), *[captured[place] for place in places[position]])
 
             return self.compute(values[:count], body)
 
@@ -176,7 +178,7 @@ def _zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
 class If(ControlFlow):
     """If: one of two bodies without inputs."""
 
-    foldable = True
+    often, foldable = False, True
     bodies = ("then_branch", "else_branch")
 
     def prepare(self) -> None:

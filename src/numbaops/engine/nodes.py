@@ -19,7 +19,7 @@ from onnx.reference import op_run
 from numbaops.engine.plan import RANDOM
 from numbaops.engine.signature import Signature, attribute_values, check_arity, node_label, signature_of
 from numbaops.engine.steps import Fast
-from numbaops.engine.values import mixed
+from numbaops.engine.values import as_value, mixed
 from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
 from numbaops.ops.generator import Constant
 from numbaops.ops.leaf import Leaf
@@ -100,7 +100,7 @@ class Node(op_run.OpRun):
     def evaluate(self, *inputs: Any) -> tuple[Any, ...]:
         """The outputs."""
         results = self.fast().function(*inputs)
-        return results if type(results) is tuple else (results,)
+        return tuple(map(as_value, results)) if type(results) is tuple else (as_value(results),)
 
     def run(self, *args: Any, linked_attributes: Any = None, context: Any = None, bindings: Any = None) -> tuple[Any, ...]:
         """As ``OpRun.run``."""
@@ -224,7 +224,7 @@ class LeafOperator(Node):
     def evaluate(self, *inputs: Any) -> tuple[Any, ...]:
         """The outputs."""
         if isinstance(self._function, np.ufunc):
-            return (mixed(self._function, *inputs),)
+            return (as_value(mixed(self._function, *inputs)),)
         return super().evaluate(*inputs)
 
     def fast(self) -> Fast:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+import numpy as np
 import onnx.defs
 import onnx.helper
 import onnx.reference.ops
@@ -17,7 +18,7 @@ from onnx.reference import op_run
 from numbaops.engine.functions import attribute_from_value, references, substitute
 from numbaops.engine.load import canonical_domain
 from numbaops.engine.nodes import Node, own_implementation
-from numbaops.errors import UnsupportedError
+from numbaops.errors import InvalidValueError, UnsupportedError
 from numbaops.tensors import to_array
 
 _theirs: Callable[..., Any] = onnx.reference.ops.load_op
@@ -121,7 +122,10 @@ def load_op(domain: str, op_type: str, version: int | None = None) -> Any:
 
     Raises:
         UnsupportedError: nobody implements the operator, or it does not exist at that version.
+        InvalidValueError: the version is no integer from 1 on.
     """
+    if version is not None and (not isinstance(version, (int, np.integer)) or isinstance(version, bool) or version < 1):
+        raise InvalidValueError(f"version is {version!r}; allowed: an integer from 1 on, or None", op_type=op_type, attribute="version")
     found = _own(canonical_domain(domain), op_type, version)
     if found is not None:
         return found

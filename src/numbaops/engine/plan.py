@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from numbaops.engine.code import Code, Function, Signature
-from numbaops.engine.steps import Step, check_unique, invalid
-from numbaops.engine.values import nbytes_held, several, shared, unknown_output
+from numbaops.engine.steps import Step, check_unique, invalid, located, missing_input
+from numbaops.engine.values import copy_of, handed_over, mixed, nbytes_held, several, shared, unknown_output
 
 RANDOM = frozenset(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"))
 """Operators that give other values each time; Dropout does so when it trains."""
@@ -28,8 +28,11 @@ _SIZES: dict[str, Callable[[Sequence[Any]], float]] = {
 }
 """Elements at least that operators give which may give much for little, known before they run."""
 
-HOT = 3
-"""The run with the same shapes and types at which a plan makes a variant for them."""
+FIRST_RUNS = 2
+"""Runs before a plan becomes a function: many are for one run."""
+
+HOT = 6
+"""The later run with the same shapes and types at which a plan makes a variant for them."""
 
 SPECIAL_BUDGET = 1 << 20
 """Bytes that values computed from shapes may hold in a variant."""
@@ -104,6 +107,7 @@ class Plan:
         self._variants: dict[tuple[Any, ...], Function] = {}
         self._counts: dict[tuple[Any, ...], int] = {}
         self._plain: Function | None = None
+        self._runs = 0
         self.entry: Function = self._general_entry
         """Takes a dictionary of inputs; returns None where that needs a closer look."""
 
@@ -241,6 +245,9 @@ class Plan:
 
     def __call__(self, *inputs: Any) -> Any:
         """The outputs, as a list, for the inputs in order."""
+        if self._plain is None and self._runs < FIRST_RUNS:
+            self._runs += 1
+            return self._step_by_step(inputs)
         if not self.special:
             return self.plain(*inputs)
         signature = tuple([(value.shape, value.dtype) if type(value) is np.ndarray else None for value in inputs])
@@ -249,17 +256,25 @@ class Plan:
             return variant(*inputs)
         times = self._counts.get(signature, 0) + 1
         if times >= self._hot and None not in signature:
+            self._counts[signature] = -self._hot * 8  # should it fail, not again soon
             return self._specialise(signature, inputs)  # type: ignore[arg-type]
         if len(self._counts) >= _MOST_COUNTS:
             self._counts.clear()
         self._counts[signature] = times
         return self.plain(*inputs)
 
+    def called(self, *inputs: Any) -> Any:
+        """The outputs, as a list, of a plan that is part of another one and called once in its run."""
+        if self._plain is None and self._runs < FIRST_RUNS:
+            self._runs += 1
+            return self._step_by_step(inputs)
+        return self.plain(*inputs)
+
     def _specialise(self, signature: Signature, inputs: Sequence[Any]) -> Any:
         """Run with an eye on dtypes, and keep a variant for inputs of these shapes and types."""
         plan = self._with_shapes(inputs) if self.of_shapes else self
         seen: dict[str, Any] = {}
-        results = Code(plan, {}, seen).positional()(*inputs)
+        results = plan._step_by_step(inputs, seen)
         in_place = {
             position: name
             for position, name in plan.candidates.items()
@@ -278,9 +293,51 @@ class Plan:
             self._variants.clear()
             self._counts.clear()
             self._hot *= 8
-        self._variants[signature] = Code(plan, in_place, restart=restart).positional()
-        self.entry = Code(plan, in_place, restart=restart).named(signature, self)
+
+        def first(*again: Any) -> Any:  # where the entry serves, this one is never made
+            self._variants[signature] = variant = Code(plan, in_place, restart).positional()
+            return variant(*again)
+
+        self._variants[signature] = first
+        self.entry = Code(plan, in_place, restart).named(signature, self)
         return results
+
+    def _step_by_step(self, inputs: Sequence[Any], seen: dict[str, Any] | None = None) -> list[Any]:
+        """The outputs without a function of their own, which takes 0.1 ms and more to make: for the first runs.
+
+        Args:
+            inputs: in order.
+            seen: where to note the dtype of each array, if anywhere.
+        """
+        values: dict[str, Any] = dict(zip(self.inputs, map(shared, inputs) if self.protects else inputs, strict=True))
+        constants, last_uses = self.constants, self.last_uses
+        values[""] = None
+        for position in self.live:
+            step = self.steps[position]
+            if position in self.missing:
+                raise missing_input(self.missing[position], step)
+            names = (*step.inputs, *step.captured)
+            taken = [values[name] if name in values else constants[name] for name in names]
+            try:
+                function = step.fast.function
+                ufunc = step.fast.ufunc is not None and len(taken) == 2
+                results = several(mixed(function, *taken) if ufunc else function(*taken), len(step.outputs))  # type: ignore[arg-type]
+            except Exception as error:
+                failure = located(error, step, taken[: len(step.inputs)])
+                try:
+                    raise failure from failure.__cause__
+                finally:
+                    del failure
+            values.update((name, result) for name, result in zip(step.outputs, results, strict=True) if name)
+            if seen is not None:
+                seen.update((name, each.dtype) for name, each in zip(step.outputs, results, strict=True) if type(each) is np.ndarray)
+            for name in {*names, *step.outputs}:
+                if name and last_uses.get(name) == position:
+                    values.pop(name, None)
+            del taken, results
+        if not self.graph:
+            return [values[name] if name in values else constants[name] for name in self.outputs]
+        return handed_over([copy_of(constants[name]) if name in constants else values[name] for name in self.outputs])
 
     def _with_shapes(self, inputs: Sequence[Any]) -> Plan:
         """The plan for inputs of these shapes."""
@@ -294,6 +351,8 @@ class Plan:
 
     def _general_entry(self, feeds: Any) -> Any:
         """The first entry: it makes the real one."""
+        if self._runs < FIRST_RUNS and self._plain is None:
+            return None
         code = Code(self, {})
         self.entry = code.named(None, self) if self.special else code.named()
         return self.entry(feeds)
