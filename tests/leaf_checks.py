@@ -26,6 +26,12 @@ def run(op_type: str, opset: int, inputs: list[Any], attributes: dict[str, Any] 
     return numbaops.ReferenceEvaluator(case.model()).run(None, case.feeds)
 
 
+def each_case(cases: list[Any]) -> Any:
+    """Runs a test for each of ``(name, operator, opset, inputs, attributes, want)``."""
+    names = ("op_type", "opset", "inputs", "attributes", "want")
+    return pytest.mark.parametrize(names, [case[1:] for case in cases], ids=[f"{case[1]}-{case[2]}: {case[0]}" for case in cases])
+
+
 def assert_close(got: Any, want: Any, dtype: Any, rtol: float = 1e-6, atol: float = 1e-7) -> None:
     """An array of exactly that type and of the shape and values of ``want``, within a tolerance or one unit of a half type."""
     assert got.dtype == dtype

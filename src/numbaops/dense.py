@@ -95,6 +95,15 @@ def filled(shape: tuple[int, ...], element: Element, nbytes: int) -> Array:
     return out
 
 
+def copied(array: Array) -> Array:
+    """A copy, C-contiguous and writable; a large one in recycled memory."""
+    if array.nbytes < memory.SMALLEST or array.dtype == object:
+        return array.copy()
+    new = memory.empty(array.shape, array.dtype, array.nbytes)[0]
+    np.copyto(new, array)
+    return new
+
+
 def fill(out: Array, element: Element, resident: bool = True) -> None:
     """Write ``element`` everywhere into the C-contiguous ``out``; ``resident`` tells that its pages are mapped."""
     if out.nbytes <= COPY_BELOW or (element.builtin and out.nbytes < JIT_FROM):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from numbaops.convert import check_out
+from numbaops.dense import copied
 from numbaops.errors import AllocationError, EvaluationError, InvalidTypeError, InvalidValueError, NumbaopsError
-from numbaops.runtime import memory
 
 
 def shared(value: Any) -> Any:
@@ -33,14 +33,10 @@ def copy_of(value: Any) -> Any:
         return [copy_of(each) for each in value]
     if not isinstance(value, np.ndarray):
         return value
-    if value.nbytes < memory.SMALLEST or value.dtype == object:
-        return value.copy()
     try:
-        new = memory.empty(value.shape, value.dtype, value.nbytes)[0]
+        return copied(value)
     except MemoryError as error:
         raise AllocationError(f"no memory for an output of {described(value)}") from error
-    np.copyto(new, value)
-    return new
 
 
 def handed_over(values: list[Any]) -> list[Any]:

@@ -17,7 +17,6 @@ from numbaops.convert import PackedTensor, array_nbytes, as_strings, check_out, 
 from numbaops.dtypes import ElementType, element_type, of_dtype
 from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
 from numbaops.ops.base import MEMO_BYTES, Array, BoundOperator, Memo, as_float, as_integer, as_tensor
-from numbaops.runtime import memory
 
 _INT64 = np.dtype(np.int64)
 
@@ -111,14 +110,10 @@ class Constant(BoundOperator):
         if out is not None:
             np.copyto(self.check("out", check_out, out, result.dtype, result.shape), result)
             return out
-        if result.nbytes < memory.SMALLEST or result.dtype == object:
-            return result.copy()
         try:
-            new = memory.empty(result.shape, result.dtype, result.nbytes)[0]
+            return dense.copied(result)
         except MemoryError as error:
             raise self.no_memory(result.shape, of_dtype(result.dtype)) from error
-        np.copyto(new, result)
-        return new
 
     def _packed(self, out: Array | None) -> PackedTensor:
         if out is not None:
