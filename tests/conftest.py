@@ -21,3 +21,15 @@ def node_cases() -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # onnx computes infinities on purpose
         return collect_testcases(None)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=["first runs", "as a function", "for shapes known"])
+def stage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Has plans run step by step, as they usually begin; or as functions from the first run on; or made for the shapes of that run."""
+    from numbaops.engine import plan
+
+    if request.param != "first runs":
+        monkeypatch.setattr(plan, "FIRST_RUNS", 0)
+    if request.param == "for shapes known":
+        monkeypatch.setattr(plan, "HOT", 1)
+    return str(request.param)

@@ -17,6 +17,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 from numbaops.errors import AllocationError, EvaluationError, InvalidTypeError, InvalidValueError, NumbaopsError, UnsupportedError
 from numbaops.reference import InvalidModelError, ReferenceEvaluator
 
+pytestmark = pytest.mark.usefixtures("stage")
+
 X = np.array([1, -2], np.float32)
 
 

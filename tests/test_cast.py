@@ -692,3 +692,16 @@ assert "numba" not in sys.modules
 print("done")
 """
     assert run_python(code) == "done"
+
+
+SIGNALLING = {"float16": 0x7D01, "bfloat16": 0x7F81, "float32": 0x7F800001, "float64": 0x7FF0000000000001}
+
+
+@pytest.mark.parametrize("source", SIGNALLING)
+def test_signalling_nans_are_no_warning(source: str) -> None:
+    dtype = BY_NAME[{"float32": "float", "float64": "double"}.get(source, source)].dtype
+    x = np.array([SIGNALLING[source]] * 3, f"u{dtype.itemsize}").view(dtype)
+    for target in BY_NAME.values():
+        if target.kind == "float":
+            for _ in range(2):  # the second time by what the first one remembered
+                cast(x, target)

@@ -14,6 +14,8 @@ from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError
 from numbaops.reference import ReferenceEvaluator
 from numbaops.tensors import from_array
 
+pytestmark = pytest.mark.usefixtures("stage")
+
 
 def model(text: str, opset: int = 17) -> ModelProto:
     """The model of a graph, and functions of domain ``f``, in ONNX's textual syntax; an output named ``_`` is one that nobody wants."""

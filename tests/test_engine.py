@@ -19,6 +19,8 @@ from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError
 from numbaops.opset import NEWEST_OPSET, OPERATOR_VERSIONS
 from numbaops.reference import ReferenceEvaluator
 
+pytestmark = pytest.mark.usefixtures("stage")
+
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 SHIFTED = np.array([[0, 1, 0], [0, 0, 1]], np.float32)
@@ -61,7 +63,9 @@ def function(
 
 
 def run(proto: Any, feeds: dict[str, Any] | None = None, **options: Any) -> list[Any]:
-    return list(ReferenceEvaluator(proto, **options).run(None, feeds or {}))
+    evaluator = ReferenceEvaluator(proto, **options)
+    evaluator.run(None, feeds or {})
+    return list(evaluator.run(None, feeds or {}))  # by another way, perhaps
 
 
 def assert_same(got: Any, wanted: Any) -> None:

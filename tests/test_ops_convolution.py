@@ -417,3 +417,14 @@ def test_inputs_stay_and_outputs_are_new() -> None:
 
 def test_onnx_node_cases(node_cases: list[Any]) -> None:
     assert assert_node_cases(node_cases, *OPERATORS) > 20
+
+
+@pytest.mark.skipif(onnx.defs.onnx_opset_version() < 27, reason="an onnx without CausalConvWithState")
+def test_causal_convolution_rounds_its_sums_before_the_activation() -> None:
+    random = np.random.default_rng(0)
+    x, w, bias = (random.standard_normal(shape).astype(np.float16) for shape in ((2, 4, 8), (4, 1, 3), (4,)))
+    got = run("CausalConvWithState", 27, [x, w, bias], {"activation": "silu"}, 2)[0]
+    padded = np.concatenate((np.zeros((2, 4, 2)), x.astype(np.float64)), 2)
+    sums = np.stack([(padded[:, :, place : place + 3] * w[:, 0]).sum(2) for place in range(8)], 2) + bias.astype(np.float64)[:, None]
+    rounded = sums.astype(np.float32).astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(got, (rounded / (1 + np.exp(-rounded))).astype(np.float16))

@@ -50,6 +50,7 @@ CASES: list[tuple[str, str, int, list[Any], dict[str, Any], Any]] = [
         {"broadcast": 1, "axis": 1},
         [[[1, 1], [2, 2]]] * 2,
     ),
+    ("second of size 1 at one of the axes", "Add", 6, [count(2, 3), count(2, 1)], {"broadcast": 1, "axis": 0}, [[0, 1, 2], [4, 5, 6]]),
     ("second of one element and more dimensions", "Add", 6, [floats(1, 2), count(1, 1) + 5], {"broadcast": 1}, [6, 7]),
     ("consumed_inputs", "Add", 1, [floats(1, 2), floats(3, 4)], {"consumed_inputs": [0, 1]}, [4, 6]),
     ("integers at opset 6", "Div", 6, [ints(-7, 7), ints(2)], {"broadcast": 1}, [-3, 3]),

@@ -265,6 +265,40 @@ def granularities(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], in
     return shape, tuple(scales), axis, block
 
 
+SMALL_SHAPES = [shape for rank in (1, 2, 3) for shape in itertools.product((1, 2, 3), repeat=rank)]
+
+
+@pytest.mark.parametrize("shape", SMALL_SHAPES, ids=str)
+def test_every_granularity_of_small_shapes(shape: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    x = random.uniform(-9, 9, shape).astype(np.float32)
+    for axis in range(-len(shape), len(shape)):
+        for block in range(shape[axis] + 2):
+            scales = (
+                tuple(-(-size // block) if place == axis % len(shape) else size for place, size in enumerate(shape))
+                if block
+                else (shape[axis],)
+            )
+            scale, zero = np.asarray(random.uniform(0.1, 2, scales), np.float32), random.integers(-50, 50, scales).astype(np.int8)
+            s, z = (scale_of_each(values.astype(np.float64), shape, axis, block) for values in (scale, zero))
+            for got in by(lambda: quantize_linear(x, scale, zero, axis=axis, block_size=block)):  # noqa: B023
+                assert_same(got, quantized(x.astype(np.float64), s, z, "int8"), x)
+            for back in by(lambda: dequantize_linear(zero_like(x), scale, zero, axis=axis, block_size=block)):  # noqa: B023
+                np.testing.assert_array_equal(back, (-z * s).astype(np.float32))
+
+
+def zero_like(x: np.ndarray) -> np.ndarray:
+    return np.zeros(x.shape, np.int8)
+
+
+def test_other_integers_than_int32_run_in_a_model_only() -> None:
+    x, scale, zero = np.array([-20, 7, 300]), np.float32(2), np.int8(1)
+    with pytest.raises(numbaops.InvalidTypeError, match="x has element type int64"):
+        quantize_linear(x, scale, zero)
+    lenient = numbaops.resolve("QuantizeLinear").bind({}, check_types=False)
+    assert lenient(x, scale, zero).tolist() == [-9, 5, 127]
+
+
 @settings(max_examples=200 if COMPILED else 60)
 @given(granularities(), st.sampled_from(["int8", "int4", "float8e4m3fn"]), st.integers(0, 1000))
 def test_drawn_granularities(drawn: tuple[tuple[int, ...], tuple[int, ...], int, int], name: str, seed: int) -> None:

@@ -40,9 +40,7 @@ def make_step(node: OpRun, opset: int | None, *, check_types: bool) -> Step:
             kind, call = "given", keeping(call)
     else:
         kind = "onnx.reference" if type(node).__module__.partition(".")[0] == "onnx" else "given"
-        call = _guarded(node)
-        if kind == "given":
-            call = keeping(call)
+        call = keeping(_guarded(node))
         pure = kind == "onnx.reference" and proto.op_type not in RANDOM and not node.need_context() and not _trains(proto)
         fast = Fast(call, pure=pure, foreign=True, given=kind == "given")
     has_body = node.need_context()

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
 
-import numpy as np
 import onnx
 import onnx.defs
 import onnx.reference
@@ -22,7 +21,7 @@ from numbaops.engine.control_flow import control_flow
 from numbaops.engine.fallback import make_step
 from numbaops.engine.functions import FunctionTable, attribute_from_value, nodes_of, references, substitute
 from numbaops.engine.load import canonical_domain, canonical_node, folder_of, imports_of, load_proto
-from numbaops.engine.nodes import Node, own_implementation, sparse_parts
+from numbaops.engine.nodes import own_implementation, sparse_parts
 from numbaops.engine.plan import Budget
 from numbaops.engine.profile import Profile
 from numbaops.engine.signature import node_label, signature_of
@@ -103,7 +102,6 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         self._specialised: dict[bytes, Self] = {}
         self._implementations: dict[tuple[str, str], Callable[..., op_run.OpRun] | None] = {}
         self._init()
-        self._protect()
 
     def _describe(self) -> None:
         """Set the attributes that onnx's own evaluator has, and others read."""
@@ -260,16 +258,6 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
             self._implementations[domain, op_type] = made
         return self._implementations[domain, op_type]
 
-    def _protect(self) -> None:
-        """Make tensors that foreign nodes hold read-only: outputs may be views of them."""
-        for node in self.rt_nodes_:
-            if isinstance(node, Node):  # none of ours gives away what it keeps
-                continue
-            for name in getattr(node, "attributes_names_", ()):
-                _make_read_only(getattr(node, name, None))
-            # where onnx's Constant keeps its value
-            _make_read_only(getattr(node, "cst", None))
-
     @functools.cached_property
     def steps(self) -> list[Step]:
         opsets = self.opsets_
@@ -353,8 +341,3 @@ def _new_ops(classes: Sequence[type[op_run.OpRun]]) -> dict[tuple[str, str], typ
         # of several for one operator, the first counts
         found.setdefault((canonical_domain(each.op_domain), each.__name__), each)
     return found
-
-
-def _make_read_only(value: Any) -> None:
-    if isinstance(value, np.ndarray):
-        value.flags.writeable = False

@@ -8,7 +8,7 @@ and functions of NumPy write into inputs that nobody needs any more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,13 +20,6 @@ from numbaops.engine.values import copy_of, handed_over, mixed, nbytes_held, sev
 
 RANDOM = frozenset(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"))
 """Operators that give other values each time; Dropout does so when it trains."""
-
-_SIZES: dict[str, Callable[[Sequence[Any]], float]] = {
-    "ConstantOfShape": lambda values: float(np.prod(values[0], dtype=np.float64)),
-    "Expand": lambda values: 0.0 if values[1].size > 64 else float(np.prod(np.maximum(values[1], 1), dtype=np.float64)),
-    "Tile": lambda values: values[0].size * float(np.prod(values[1], dtype=np.float64)),
-}
-"""Elements at least that operators give which may give much for little, known before they run."""
 
 FIRST_RUNS = 2
 """Runs before a plan becomes a function: many are for one run."""
@@ -167,8 +160,6 @@ class Plan:
             if step.op_type in ("ConstantOfShape", "EyeLike") and any(name in self.outputs for name in step.outputs):
                 continue
             values = [self.constants[name] if name else None for name in names]
-            if step.op_type in _SIZES and _SIZES[step.op_type](values) > budget.left:
-                continue
             try:
                 with np.errstate(all="ignore"):
                     results = several(step.fast.function(*values), len(step.outputs))
