@@ -699,9 +699,11 @@ SIGNALLING = {"float16": 0x7D01, "bfloat16": 0x7F81, "float32": 0x7F800001, "flo
 
 @pytest.mark.parametrize("source", SIGNALLING)
 def test_signalling_nans_are_no_warning(source: str) -> None:
-    dtype = BY_NAME[{"float32": "float", "float64": "double"}.get(source, source)].dtype
-    x = np.array([SIGNALLING[source]] * 3, f"u{dtype.itemsize}").view(dtype)
-    for target in BY_NAME.values():
+    width = 8 * dtype(source).itemsize
+    x = np.full(3, SIGNALLING[source], f"uint{width}").view(dtype(source))
+    for target in ELEMENT_TYPES:
         if target.kind == "float":
             for _ in range(2):  # the second time by what the first one remembered
-                cast(x, target)
+                y = cast(x, target)
+                with np.errstate(all="ignore"):
+                    assert target.bits < 8 or np.isnan(y).all()

@@ -100,13 +100,15 @@ def _saturation(target: ElementType) -> Small:
     largest = numbers[np.isfinite(numbers)].max()
     plus, minus = np.array([math.inf, -math.inf], np.float32).astype(dtype).tobytes()
 
+    def within(x: Array) -> Array:
+        near = x.astype(np.float32, "C")
+        return near.clip(-largest, largest, out=near).astype(dtype)
+
     def convert(x: Array) -> Array:
         result = QUIET.copy().run(x.astype, dtype, "C")
         codes = result.tobytes()
         if plus in codes or minus in codes:
-            within = x.astype(np.float32, "C")
-            np.clip(within, -largest, largest, out=within)
-            return within.astype(dtype)
+            return QUIET.copy().run(within, x)
         return result
 
     return convert
