@@ -295,6 +295,36 @@ def test_declared_shapes_may_lie() -> None:
     assert ReferenceEvaluator(model(text)).run(None, {"x": X})[0].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ("float[7] y", r"output 'y' has the shape \[2\]; declared: \[7\]"),
+        ("float[n, 2] y", r"output 'y' has the shape \[2\]; declared: \[n, 2\]"),
+        ("int64[2] y", "output 'y' has the element type float; declared: int64"),
+        ("seq(float[2]) y", "output 'y' is a ndarray; declared: a sequence"),
+    ],
+)
+def test_strict_outputs(declared: str, message: str) -> None:
+    made = model(f"g (float[2] x) => ({declared}) {{ a = Neg(x)  y = Abs(a) }}")
+    evaluator = ReferenceEvaluator(made, strict=True)
+    for options in ({}, {"intermediate": True}):
+        with pytest.raises(NumbaopsError, match=message):
+            evaluator.run(None, {"x": X}, **options)
+    assert evaluator.run(["a"], {"x": X})[0].tolist() == [-1, 2]
+
+
+def test_strict_asks_the_checker(tmp_path: Path) -> None:
+    """Of what nothing else looks at; the bodies, the functions and the data beside the model count."""
+    made = model("g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    made.graph.name = ""
+    assert ReferenceEvaluator(made).run(None, {"x": X})[0].tolist() == [-1, 2]
+    with pytest.raises(InvalidValueError, match=r"strict: the model is not valid ONNX: .*name"):
+        ReferenceEvaluator(made, strict=True)
+    with pytest.raises(InvalidValueError, match=r"strict: the graph is not valid ONNX: .*name"):
+        ReferenceEvaluator(made.graph, {"": 17}, strict=True)
+    assert ReferenceEvaluator(save_external(tmp_path), strict=True).run(None, {})[0].tolist() == [-1, -2]
+
+
 # --- tensors that lie -----------------------------------------------------------------------------------------------------
 
 
@@ -405,9 +435,13 @@ NEWER_CHECKS = {"negative-offset", "length-beyond-the-end", "symlink", "symlinke
 """What onnx, whose checks are the ones that count, refuses in 1.23 and did not in 1.18."""
 
 
+@pytest.mark.parametrize("mapped_from", [1, 1000])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", EXTERNAL)
-def test_external_data_that_are_not_there_or_elsewhere(name: str, way: str, tmp_path: Path) -> None:
+def test_external_data_that_are_not_there_or_elsewhere(
+    name: str, way: str, mapped_from: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numbaops.engine.external.MAPPED_FROM", mapped_from)
     if name in NEWER_CHECKS and ONNX_VERSION < (1, 23):
         pytest.skip("the installed onnx may not check this")
     (tmp_path / "secret.bin").write_bytes(np.full(2, 42, np.float32).tobytes())

@@ -463,6 +463,31 @@ def test_errors_call_a_node_by_its_name() -> None:
         run(model([named], [info("x")]), {"x": X[0]})
 
 
+def test_nodes_with_equal_attributes_share_what_is_made_of_them() -> None:
+    value = numpy_helper.from_array(np.arange(3, dtype=np.float32))
+    equal = [node("Constant", "", name, value=value) for name in "ab"]
+    other = node("Constant", "", "c", value=numpy_helper.from_array(np.arange(3, dtype=np.float64)))
+    split = [node("Split", "x", outputs, axis=1) for outputs in ("d e", "f g h", "i j")]
+    made = model([*equal, other, *split], [info("x")], outputs="a b c e h i", opset=11)
+    evaluator = ReferenceEvaluator(made)
+    bound = [each.bound for each in evaluator.rt_nodes_[:3]]
+    assert bound[0] is bound[1]
+    assert bound[1] is not bound[2]
+    x = np.arange(6, dtype=np.float32).reshape(1, 6)
+    for _ in range(2):
+        a, b, c, e, h, i = evaluator.run(None, {"x": x})
+        for got, wanted in ((a, np.arange(3.0)), (b, np.arange(3.0)), (e, x[:, 3:]), (h, x[:, 4:]), (i, x[:, :3])):
+            assert_same(got, wanted.astype(np.float32))
+            got.fill(9)
+        assert_same(c, np.arange(3.0))
+
+
+def test_nodes_with_many_attributes_are_not_compared() -> None:
+    value = numpy_helper.from_array(np.zeros(1000, np.float32))
+    first, second = ReferenceEvaluator(model([node("Constant", "", name, value=value) for name in "yz"], [])).rt_nodes_
+    assert first.bound is not second.bound
+
+
 # --- operators that onnx defines as functions ---------------------------------------------------------------------------
 
 

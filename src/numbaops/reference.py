@@ -16,7 +16,7 @@ from numbaops.engine import feeds as _feeds
 from numbaops.engine.compat import symbol_bindings
 from numbaops.engine.explain import explained
 from numbaops.engine.graph import LoadedGraph
-from numbaops.engine.load import InvalidModelError
+from numbaops.engine.load import InvalidModelError, Source
 from numbaops.engine.plan import Budget, Plan
 from numbaops.engine.profile import NodeProfile, Profile
 from numbaops.engine.steps import Watch, execute
@@ -55,7 +55,8 @@ class ReferenceEvaluator(LoadedGraph):
         verbose: from 2 on, print nodes; from 3 on, values as well.
         new_ops: classes derived from ``onnx.reference.op_run.OpRun`` that implement operators; they come before all others.
         check_shape_annotations: check every value against its declared shape (onnx 1.23 or newer).
-        strict: check feeds against the declared inputs, and element types against the operators' versions.
+        strict: check the proto with ``onnx.checker``, feeds and results against what the graph declares, and element types against the
+            operators' versions.
         optimized: nothing: onnx older than 1.23 has it for its convolution, and numbaops has one of its own.
         fold_budget: bytes that values may hold which depend on constants only; what fits is computed in the first run, once for all.
         profile: note the time and the bytes of every node, for :meth:`profile`.
@@ -180,6 +181,8 @@ class ReferenceEvaluator(LoadedGraph):
                 then of the operator's kind as well, e.g. a ValueError, and names node, operator version and inputs.
             NumbaopsError: an operator refuses its inputs, or one of ``outputs`` does not fit.
         """
+        if self._external:
+            self._external.check()
         if outputs is not None:
             if intermediate:
                 raise InvalidValueError("outputs and intermediate=True exclude each other", attribute="outputs")
@@ -218,6 +221,8 @@ class ReferenceEvaluator(LoadedGraph):
             watch = Watch(self._log, self.all_types_, bindings, self._profile)
             watch.start(values, self.rt_inits_, feed_inputs)
         execute(self.steps, values, watch)
+        if self.strict and not self._nested:
+            self._check_results(values)
 
         if intermediate:
             return values if self._nested else self._all_values(values, feed_inputs)
@@ -230,7 +235,15 @@ class ReferenceEvaluator(LoadedGraph):
         if not (given or self.strict or self._is_function) and outputs == tuple(self.output_names_):
             self._default_plan = plan
         results: list[Any] = plan(*[self._as_text(name, feeds[name]) if name in self._texts else feeds[name] for name in plan.inputs])
+        if self.strict:
+            self._check_results(dict(zip(outputs, results, strict=True)))
         return results
+
+    def _check_results(self, values: Mapping[str, Any]) -> None:
+        """Check values that are outputs against what the graph declares of them."""
+        for name, declared in zip(self.output_names_, self.output_types_ or (), strict=False):
+            if name in values:
+                _feeds.check_declared(f"output {name!r}", values[name], declared)
 
     @staticmethod
     def _as_text(name: str, value: Any) -> Any:
@@ -251,7 +264,7 @@ class ReferenceEvaluator(LoadedGraph):
             if isinstance(value, (list, tuple)) and declared is not None and declared.HasField("tensor_type"):
                 raise InvalidTypeError(f"input {name!r} is a {type(value).__name__}; declared: a tensor, given as a NumPy array")
             if self.strict and declared is not None:
-                _feeds.check_declared(name, value, declared)
+                _feeds.check_declared(f"input {name!r}", value, declared)
             plain[name] = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else value
         return plain
 
@@ -293,7 +306,7 @@ class ReferenceEvaluator(LoadedGraph):
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = {name: value for name, value in self._arguments.items() if value != _DEFAULTS.get(name)}
         more = {name: value for name, value in self.__dict__.items() if name not in self._own_fields}
-        return _rebuilt, (type(self), self.container_ or self.proto_, arguments, more)
+        return _rebuilt, (type(self), self.container_ or Source(self.proto_, self._external), arguments, more)
 
 
 _COMPUTED = ("steps", "captured", "pure", "foreign", "given", "body_plan")

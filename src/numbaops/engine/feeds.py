@@ -1,4 +1,4 @@
-"""What may be fed to a graph."""
+"""What may be fed to a graph, and what it declares of its values."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def check_names(feeds: Mapping[str, Any], inputs: Iterable[str], initializers: I
             raise EvaluationError(f"{name!r} is fed, but the graph has no such value. Inputs: {listed}")
 
 
-def check_declared(name: str, value: Any, declared: TypeProto) -> None:
-    """Check a fed value against the declared type of its input.
+def check_declared(what: str, value: Any, declared: TypeProto) -> None:
+    """Check a value against its declared type; ``what`` it is begins an error.
 
     Raises:
         InvalidTypeError: it is not a value of that type, or its elements are not.
@@ -61,26 +61,26 @@ def check_declared(name: str, value: Any, declared: TypeProto) -> None:
     kind = declared.WhichOneof("value")
     if kind == "optional_type":
         if value is not None:
-            check_declared(name, value, declared.optional_type.elem_type)
+            check_declared(what, value, declared.optional_type.elem_type)
     elif kind == "sequence_type":
         if not isinstance(value, list):
-            raise InvalidTypeError(f"input {name!r} is a {type(value).__name__}; declared: a sequence, given as a list")
+            raise InvalidTypeError(f"{what} is a {type(value).__name__}; declared: a sequence, given as a list")
         for each in value:
-            check_declared(name, each, declared.sequence_type.elem_type)
+            check_declared(what, each, declared.sequence_type.elem_type)
     elif kind == "tensor_type":
-        _check_tensor(name, value, declared.tensor_type)
+        _check_tensor(what, value, declared.tensor_type)
 
 
-def _check_tensor(name: str, value: Any, declared: TypeProto.Tensor) -> None:
+def _check_tensor(what: str, value: Any, declared: TypeProto.Tensor) -> None:
     if not isinstance(value, (np.ndarray, np.generic)):
-        raise InvalidTypeError(f"input {name!r} is a {type(value).__name__}; declared: a tensor, given as a NumPy array")
+        raise InvalidTypeError(f"{what} is a {type(value).__name__}; declared: a tensor, given as a NumPy array")
     if declared.elem_type:
         wanted, came = element_type(declared.elem_type), of_dtype(value.dtype)
         if came != wanted:
-            raise InvalidTypeError(f"input {name!r} has the element type {came}; declared: {wanted}")
+            raise InvalidTypeError(f"{what} has the element type {came}; declared: {wanted}")
     if not declared.HasField("shape"):
         return
     dims = [dim.dim_value if dim.WhichOneof("value") == "dim_value" else dim.dim_param or "?" for dim in declared.shape.dim]
     fits = len(dims) == value.ndim and all(isinstance(dim, str) or dim == size for dim, size in zip(dims, value.shape, strict=True))
     if not fits:
-        raise InvalidValueError(f"input {name!r} has the shape {list(value.shape)}; declared: [{', '.join(map(str, dims))}]")
+        raise InvalidValueError(f"{what} has the shape {list(value.shape)}; declared: [{', '.join(map(str, dims))}]")

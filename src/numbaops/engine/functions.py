@@ -15,6 +15,12 @@ from numbaops.engine.load import Proto, canonical_domain
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.tensors import from_array
 
+_WITHOUT_GRAPHS = frozenset(AttributeProto.AttributeType.values()) - {
+    AttributeProto.UNDEFINED,
+    AttributeProto.GRAPH,
+    AttributeProto.GRAPHS,
+}
+
 FunctionKey = tuple[str, str, str]
 """Domain, name and overload."""
 
@@ -84,8 +90,9 @@ def references(nodes: Iterable[NodeProto]) -> dict[str, int]:
         for attribute in node.attribute:
             if attribute.ref_attr_name:
                 found[attribute.ref_attr_name] = attribute.type
-            for graph in _graphs(attribute):
-                found |= references(graph.node)
+            if attribute.type not in _WITHOUT_GRAPHS:
+                for graph in _graphs(attribute):
+                    found |= references(graph.node)
     return found
 
 

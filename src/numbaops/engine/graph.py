@@ -20,12 +20,13 @@ from numbaops.engine.calls import DeferredFunction, OpFunction, ReferringNode
 from numbaops.engine.control_flow import control_flow
 from numbaops.engine.fallback import make_step
 from numbaops.engine.functions import FunctionTable, attribute_from_value, nodes_of, references, substitute
-from numbaops.engine.load import canonical_domain, canonical_node, folder_of, imports_of, load_proto
+from numbaops.engine.load import canonical_domain, canonical_node, imports_of, opened
 from numbaops.engine.nodes import own_implementation, sparse_parts
 from numbaops.engine.plan import Budget
 from numbaops.engine.profile import Profile
 from numbaops.engine.signature import node_label, signature_of
 from numbaops.engine.steps import Step, check_unique
+from numbaops.engine.validity import check_valid
 from numbaops.engine.values import shared
 from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError, NumbaopsError, UnsupportedError
 from numbaops.tensors import dense_from_sparse, to_array
@@ -41,7 +42,7 @@ _MOST_SPECIALISED = 64
 class LoadedGraph(onnx.reference.ReferenceEvaluator):
     """A model, graph, function or node with all that its proto refers to; :class:`numbaops.ReferenceEvaluator` runs it.
 
-    One that is built while another one loads belongs to that: it is a body or a function of it, and shares its functions, folder,
+    One that is built while another one loads belongs to that: it is a body or a function of it, and shares its functions, external data,
     budget and profile.
 
     Args:
@@ -50,7 +51,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         functions: functions that the nodes may call.
         new_ops: classes that implement operators.
         verbose: what bodies are built with, less two.
-        strict: whether element types are checked.
+        strict: whether the proto and element types are checked.
         budget: what values computed once for all may hold.
         profile: where to note times, or None.
     """
@@ -68,8 +69,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         profile: Profile | None,
     ) -> None:
         # not the base's __init__: its parameters differ from version to version, and it builds functions in its own order
-        self.proto_ = load_proto(proto)
-        self._folder = folder_of(proto)
+        self.proto_, self._external = opened(proto)
         self.opsets_ = imports_of(self.proto_, opsets)
         if isinstance(self.proto_, ModelProto) and functions is not None:
             raise ValueError("functions must be None if proto is ModelProto.")
@@ -78,6 +78,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         self.container_ = proto if isinstance(proto, ModelContainer) else None
         self.new_ops_ = _new_ops(new_ops)
         self._budget, self._profile = budget, profile
+        self._alike: dict[tuple[Any, ...], Any] = {}
         self._describe()
 
         parent = _enclosing.get()
@@ -86,8 +87,9 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         if parent is not None and self._nested:
             self.strict = strict or parent.strict
             self.container_ = parent.container_
-            self._folder = parent._folder
+            self._external = parent._external
             self._budget, self._profile = parent._budget, parent._profile
+            self._alike = parent._alike
             self._function_table: FunctionTable = parent._function_table
             self.functions_ = parent.functions_
         else:
@@ -102,6 +104,8 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         self._specialised: dict[bytes, Self] = {}
         self._implementations: dict[tuple[str, str], Callable[..., op_run.OpRun] | None] = {}
         self._init()
+        if self.strict and not self._nested:
+            check_valid(self.proto_, self.opsets_)
 
     def _describe(self) -> None:
         """Set the attributes that onnx's own evaluator has, and others read."""
@@ -161,6 +165,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
             "existing_functions": self.functions_.copy(),
             "evaluator_cls": self.__class__,
             "read_external": self.retrieve_external_data,
+            "alike": self._alike,
         }
         with self._nesting():
             self.rt_nodes_ = [self._load_node(canonical_node(node), run_params) for node in self.nodes_]
@@ -175,12 +180,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         """A tensor whose elements are in a ModelContainer, or in a file beside the model."""
         if self.container_ is not None:
             return super().retrieve_external_data(initializer)
-        if self._folder is None:
-            raise EvaluationError(
-                f"tensor {initializer.name!r} is stored in another file, and the model came without a folder to look in; "
-                "give the model's path, or load it with onnx.load"
-            )
-        return to_array(initializer, self._folder)
+        return self._external.read(initializer)
 
     def _load_node(self, node: NodeProto, run_params: dict[str, Any]) -> op_run.OpRun:
         if not isinstance(node.op_type, str):  # protobuf leaves what is no UTF-8 as bytes

@@ -5,16 +5,16 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
-from onnx.checker import ValidationError
 from onnx.model_container import ModelContainer
 from onnx.parser import ParseError
 
+from numbaops.engine.external import ExternalData
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.opset import DEFAULT_DOMAIN_ALIASES
 
@@ -25,52 +25,59 @@ class InvalidModelError(InvalidValueError, DecodeError):  # type: ignore[misc]
     """A file or its bytes hold no ONNX model. It is also protobuf's ``DecodeError``, which onnx raises there."""
 
 
-def load_proto(source: Any) -> Proto:
-    """The proto that ``source`` is, holds or names.
+class Source(NamedTuple):
+    """A proto, and where the data are that it does not hold itself. An evaluator takes it as it takes a proto."""
 
-    A file that has a path is read with the external data beside it.
+    proto: Proto
+    external: ExternalData
+
+
+def opened(source: Any) -> Source:
+    """What ``source`` is, holds or names.
+
+    Of a file that has a path, the external data beside it belong to it.
 
     Raises:
         FileNotFoundError: there is no such file.
         InvalidModelError: the content is empty, cut short or not ONNX.
         InvalidTypeError: ``source`` is nothing of this kind.
     """
-    if isinstance(source, Proto):
+    if isinstance(source, Source):
         return source
+    if isinstance(source, Proto):
+        return Source(source, ExternalData(None))
     if isinstance(source, ModelContainer):
-        return source.model_proto
+        return Source(source.model_proto, ExternalData(None))
     if isinstance(source, (str, os.PathLike)):
-        return _parse(source, f"the file {os.fspath(source)!r}")
+        return _parse(source, f"the file {os.fspath(source)!r}", os.fsdecode(source))
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _parse(io.BytesIO(source), f"a model of {len(source)} bytes")
+        return _parse(io.BytesIO(source), f"a model of {len(source)} bytes", None)
     if hasattr(source, "read"):
         name = getattr(source, "name", None)
         # a nameless temporary file has a descriptor for its name, which onnx.load would take for a path
-        file = source if isinstance(name, str) else io.BytesIO(source.read())
-        return _parse(file, "the file object" if name is None else f"the file {name!r}")
+        if isinstance(name, str):
+            return _parse(source, f"the file {name!r}", name)
+        return _parse(io.BytesIO(source.read()), "the file object" if name is None else f"the file {name!r}", None)
     raise InvalidTypeError(
         f"Unexpected type {type(source)} for proto; allowed: a ModelProto, GraphProto, FunctionProto, NodeProto or ModelContainer, "
         "or a model file as a path, bytes or a file object"
     )
 
 
-def folder_of(source: Any) -> str | None:
-    """The folder of a model file, where its external data are; None for what has no path."""
-    path = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", None) if hasattr(source, "read") else None
-    return os.path.dirname(os.path.abspath(os.fsdecode(path))) if isinstance(path, (str, os.PathLike)) else None
-
-
-def _parse(file: Any, what: str) -> ModelProto:
+def _parse(file: Any, what: str, path: str | None) -> Source:
     try:
-        model = onnx.load(file)
+        model = onnx.load(file, load_external_data=False)
     except (DecodeError, json_format.ParseError, text_format.ParseError, ParseError, UnicodeDecodeError) as error:
         raise InvalidModelError(f"{what} is not an ONNX model, or is cut short ({error})") from error
-    except (ValidationError, ValueError) as error:  # onnx refuses what is said of data in other files
-        raise InvalidValueError(f"{what}: external data cannot be read: {error}") from error
     # protobuf takes no bytes at all, and many other bytes, for a message with all fields missing
     if not model.HasField("graph"):
         raise InvalidModelError(f"{what} holds no ONNX model: there is no graph in it")
-    return model
+    if path is None:
+        return Source(model, ExternalData(None))
+    external = ExternalData(os.path.dirname(os.path.abspath(path)))
+    for body in (model.graph, *model.functions):
+        external.load_attributes(body.node)
+    return Source(model, external)
 
 
 def canonical_domain(domain: str) -> str:

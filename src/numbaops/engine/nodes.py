@@ -7,7 +7,7 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import onnx.defs
@@ -21,11 +21,17 @@ from numbaops.engine.signature import Signature, attribute_values, check_arity, 
 from numbaops.engine.steps import Fast
 from numbaops.engine.values import as_value, mixed
 from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
+from numbaops.ops.base import BoundOperator
 from numbaops.ops.generator import Constant
 from numbaops.ops.leaf import Leaf
 from numbaops.ops.leaves import LEAVES
 from numbaops.opset import NEWEST_OPSET, OPERATOR_VERSIONS, OperatorVersion, operators, resolve
 from numbaops.tensors import to_array
+
+_T = TypeVar("_T")
+
+_ALIKE_BYTES = 1 << 10
+"""Bytes of a node up to which its attributes are compared with those of others: of large ones, two are hardly ever equal."""
 
 _OWN = frozenset((row.domain, row.op_type) for row in OPERATOR_VERSIONS)
 
@@ -138,9 +144,13 @@ class OwnOperator(Node):
         read_external: Callable[[TensorProto], Any],
     ) -> None:
         super().__init__(node, run_params)
-        try:
+
+        def bound() -> tuple[dict[str, Any], BoundOperator]:
             attributes = {each.name: _value(each, version, check_types, read_external) for each in node.attribute}
-            self.bound = version.bind(attributes, check_types=check_types)
+            return attributes, version.bind(attributes, check_types=check_types)
+
+        try:
+            attributes, self.bound = _alike(node, run_params, (version, check_types), bound)
             _check_arity(node, version)
         except NumbaopsError as error:
             error.node_name = node_label(node)
@@ -187,6 +197,24 @@ def _value(attribute: AttributeProto, version: OperatorVersion, check_types: boo
     return list(value) if kind.endswith("S") else value
 
 
+def _alike(node: NodeProto, run_params: dict[str, Any], operator: tuple[Any, ...], bound: Callable[[], _T]) -> _T:
+    """What ``bound()`` makes of a node's attributes; those of a model that are alike share it, as most are alike in real models.
+
+    Args:
+        node: the node.
+        run_params: of the evaluator; its ``alike`` is where that is kept.
+        operator: what it depends on beside the attributes.
+        bound: reads the attributes.
+    """
+    kept = run_params.get("alike")
+    if kept is None or node.ByteSize() > _ALIKE_BYTES:
+        return bound()
+    key = (*operator, *[each.SerializeToString() for each in node.attribute])
+    if key not in kept:
+        kept[key] = bound()
+    return kept[key]  # type: ignore[no-any-return]
+
+
 class LeafOperator(Node):
     """A node that a function of ``numbaops.ops`` runs, which knows the values of attributes and nothing of protos.
 
@@ -205,21 +233,25 @@ class LeafOperator(Node):
         leaf, signature = self.leaf, self.signature
         self._schema = signature.schema
         self.since_version = signature.since_version
-        attributes = attribute_values(node, signature, run_params.get("read_external", to_array))
+        counted = {}
+        if _counts_outputs(leaf.function):
+            counted["outputs"] = max((position for position, name in enumerate(node.output, 1) if name), default=1)
+
+        def bound() -> tuple[dict[str, Any], Callable[..., Any]]:
+            values = attribute_values(node, signature, run_params.get("read_external", to_array))
+            arguments = {**values, **counted}
+            if leaf.bind:
+                return values, leaf.function(**arguments)
+            return values, functools.partial(leaf.function, **arguments) if arguments else leaf.function
+
+        check_arity(node, signature)
+        try:
+            attributes, self._function = _alike(node, run_params, (type(self), *counted.values()), bound)
+        except NumbaopsError as error:
+            error.op_type, error.since_version, error.node_name = node.op_type, signature.since_version, node_label(node)
+            raise
         self.__dict__.update(attributes)  # as OpRun shows them
         self.attributes_names_ = set(attributes)
-        check_arity(node, signature)
-        if _counts_outputs(leaf.function):
-            attributes["outputs"] = max((position for position, name in enumerate(node.output, 1) if name), default=1)
-        self._function = leaf.function
-        if leaf.bind:
-            try:
-                self._function = leaf.function(**attributes)
-            except NumbaopsError as error:
-                error.op_type, error.since_version, error.node_name = node.op_type, signature.since_version, node_label(node)
-                raise
-        elif attributes:
-            self._function = functools.partial(leaf.function, **attributes)
 
     def evaluate(self, *inputs: Any) -> tuple[Any, ...]:
         """The outputs."""
