@@ -9,6 +9,7 @@ import bisect
 import functools
 import itertools
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -476,6 +477,52 @@ def test_from_text(texts: list[str], target: str, want: list[Any]) -> None:
         np.testing.assert_array_equal(plain, want)
         if plain.dtype.kind == "f":
             assert np.signbit(plain).tolist() == [math.copysign(1, number) < 0 for number in want]
+
+
+@narrow
+def test_text_at_the_middle_between_neighbours(name: str) -> None:
+    """A digit far behind what a double holds decides."""
+    points = midpoints(name)[:: 1 if FORMATS[name].bits <= 8 else 97]
+    with localcontext() as context:
+        context.prec = 2000
+        exact = [Decimal(point) for point in points.tolist()]
+        little = Decimal(10) ** -400
+        for numbers, codes in (
+            (exact, encode(name, points)),
+            ([number + little for number in exact], encode(name, np.nextafter(points, math.inf))),
+            ([number - little for number in exact], encode(name, np.nextafter(points, 0))),
+        ):
+            assert_codes(cast(np.array([f"{number:f}" for number in numbers], object), name), codes, points)
+
+
+def plain_text(value: Any) -> str:
+    """The fewest digits that read as the value, without an exponent."""
+    if not np.isfinite(value):
+        return "NaN" if np.isnan(value) else "INF" if value > 0 else "-INF"
+    text = f"{Decimal(np.format_float_scientific(value, trim='-')):f}"
+    return text if "." in text else f"{text}.0"
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_text_of_many_numbers(name: str) -> None:
+    if name == "float16":
+        x = np.arange(65536, dtype=np.uint16)[::EVERY].view(np.float16)
+    else:
+        words = np.random.default_rng(0).integers(0, 1 << 8 * dtype(name).itemsize, 5000, f"u{dtype(name).itemsize}", endpoint=False)
+        x = np.concatenate([words.view(dtype(name)), (10.0 ** np.arange(-30, 30)).astype(dtype(name))])
+    assert cast(x, "string").tolist() == [plain_text(value) for value in x]
+
+
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", *SMALL_INTS])
+@pytest.mark.parametrize("source", SMALL_INTS)
+def test_integers_of_low_bits_with_any_high_bits(source: str, target: str) -> None:
+    x = np.resize(np.arange(256, dtype=np.uint8), JIT_FROM + 300)
+    bits, low, _ = SMALL_INTS[source]
+    numbers = x.astype(np.int64) & ((1 << bits) - 1)
+    numbers -= (numbers >= 1 << bits - 1) * (1 << bits) if low else 0
+    wanted = numbers & ((1 << SMALL_INTS[target][0]) - 1) if target in SMALL_INTS else numbers.astype(target)
+    got = cast(x.view(dtype(source)), target)
+    assert (codes(got) == wanted.astype(f"u{got.itemsize}")).all()
 
 
 def test_text_of_thousands_of_digits() -> None:

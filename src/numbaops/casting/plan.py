@@ -14,7 +14,7 @@ from numbaops.dtypes import ElementType
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.runtime import memory
 from numbaops.runtime.threads import split
-from numbaops.text import number_in, rounded_to_odd, texts_of, whole_part
+from numbaops.text import doubles_in, number_in, rounded_to_odd, texts_of, whole_part
 
 JIT_FROM = 1 << 10
 """Elements below which NumPy serves, so that a small array does not load Numba."""
@@ -75,7 +75,7 @@ class Plan:
     def step(self) -> Step:
         """The conversion of a large array."""
         if self.by_table and not steps.decodes(self.source, self.target):
-            return self.look_up
+            return steps.integers(self.source, self.target) or self.look_up
         return steps.step_of(self.source, self.target, self.saturate, self.round_mode)
 
     @functools.cached_property
@@ -173,15 +173,17 @@ class Plan:
         texts = as_strings(x.tolist(), "x")
         if self.target is STRING:
             return texts
+        if self.target.kind == "float":
+            near = doubles_in(texts)
+            return (
+                near
+                if self.target is steps.DOUBLE
+                else plan_of(steps.DOUBLE, self.target, self.saturate, self.round_mode).array(rounded_to_odd(near, texts), None)
+            )
         numbers = [number_in(text, position) for position, text in enumerate(texts)]
         if self.target is BOOL:
             return np.array([number != 0 for number in numbers], bool)
-        if self.target.kind != "float":
-            return small.low_bits(map(whole_part, numbers), self.target)
-        if self.target is steps.DOUBLE:
-            return np.array([float(number) for number in numbers], np.float64)
-        odd = np.array([rounded_to_odd(number) for number in numbers], np.float64)
-        return plan_of(steps.DOUBLE, self.target, self.saturate, self.round_mode).array(odd, None)
+        return small.low_bits(map(whole_part, numbers), self.target)
 
     def pack(self, x: Array, out: Array | None) -> PackedTensor:
         """The result packed."""

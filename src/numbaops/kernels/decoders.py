@@ -1,10 +1,12 @@
-"""Kernels from codes of at most 8 bits to floats, by arithmetic: three times as fast as a table, which the processor reads one by one.
+"""Kernels from codes of at most 8 bits to floats and integers, by arithmetic: three times as fast as a table, which the processor reads
+one by one.
 
-Every decoder gives the bits of float32, which holds all numbers of these formats; bfloat16 is their upper half.
+Every decoder to floats gives the bits of float32, which holds all numbers of these formats; bfloat16 is their upper half.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +86,31 @@ def make_integer_decoder(bits: int, signed: bool) -> Decoder:
     return decode_integer
 
 
+def make_extend(bits: int, signed: bool, word: str, out_bits: int) -> Kernel:
+    """Low-bit integers, whose high bits may be anything, as wider ones.
+
+    Args:
+        bits: the width of a code.
+        signed: whether the sign is extended.
+        word: the unsigned dtype of results.
+        out_bits: the width of results; higher bits of a word are zero.
+
+    Returns:
+        ``extend(codes, out)``: the codes are uint8.
+    """
+    unsigned = getattr(np, word)
+    mask, sign = unsigned((1 << bits) - 1), unsigned(1 << bits - 1 if signed else 0)
+    above = unsigned((1 << out_bits) - (1 << bits))
+
+    @kernel(*signatures("uint8", f"{word}[::1]"), key=(bits, signed, word, out_bits))
+    def extend(codes: Any, out: Any) -> None:
+        for i in range(out.size):
+            low = unsigned(unsigned(codes[i]) & mask)
+            out[i] = unsigned(low | above) if low & sign else low
+
+    return extend
+
+
 def make_decode(decoder: Decoder, name: tuple[Any, ...], word: str = "uint32") -> Kernel:
     """A decoder over an array.
 
@@ -136,3 +163,6 @@ def make_decode_packed(decode: Kernel, bits: int, name: tuple[Any, ...], word: s
             place += bytes_each
 
     return decode_packed
+
+
+extend = functools.cache(make_extend)
