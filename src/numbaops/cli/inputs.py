@@ -67,7 +67,7 @@ def collect(
         origin[declared.name] = path.name
     for declared in inputs:
         if declared.name in feeds:
-            check_declared(declared.name, feeds[declared.name], declared.type)
+            check_declared(f"input {declared.name!r}", feeds[declared.name], declared.type)
     dimensions = _dimensions(inputs, feeds, sizes)
     for position, declared in enumerate(inputs):
         if declared.required and declared.name not in feeds:
