@@ -280,6 +280,50 @@ def test_strict_feeds(w: Any, kind: type[Exception], message: str) -> None:
         ReferenceEvaluator(model(ADD), strict=True).run(None, {"x": X, "w": w})
 
 
+def test_names_of_feeds_that_are_no_strings() -> None:
+    with pytest.raises(EvaluationError, match=r"Unable to find input 'x'.*fed: \['3', 'q'\]"):
+        ReferenceEvaluator(model(ADD)).run(None, {3: X, "q": X})
+
+
+def test_masked_feeds() -> None:
+    with pytest.raises(InvalidTypeError, match="input 'w' is a masked array"):
+        ReferenceEvaluator(model(ADD)).run(None, {"x": X, "w": np.ma.masked_array(X, [True, False])})
+
+
+def test_text_files_are_refused() -> None:
+    with pytest.raises(InvalidTypeError, match="the file object gives str; allowed: a file opened for bytes"):
+        ReferenceEvaluator(io.StringIO("text"))
+
+
+def test_negative_dimensions_are_unknown_ones() -> None:
+    made = model("g (float[2] x) => (float[2] y) { y = Neg(x) }")
+    for value in (made.graph.input[0], made.graph.output[0]):
+        value.type.tensor_type.shape.dim[0].dim_value = -1
+    assert ReferenceEvaluator(made, strict=True).run(None, {"x": X})[0].tolist() == [-1, 2]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_sequence_may_be_a_tuple(strict: bool) -> None:
+    made = model("g (seq(float[2]) x) => (float[2] y) { i = Constant <value_int = 1> ()  y = SequenceAt(x, i) }")
+    for _ in range(4):
+        assert ReferenceEvaluator(made, strict=strict).run(None, {"x": (X, -X)})[0].tolist() == [-1, 2]
+
+
+def test_attributes_that_are_somebody_elses() -> None:
+    """onnx.checker lets nodes have those whose names begin with two underscores."""
+    made = model("g (float[2] x) => (float[2] y) { a = Relu(x)  s = Shape(a)  c = ConstantOfShape(s)  y = Add(a, c) }")
+    for node in made.graph.node:
+        node.attribute.append(helper.make_attribute("__mark", 1))
+    assert ReferenceEvaluator(made, strict=True).run(None, {"x": X})[0].tolist() == [1, 0]
+
+
+def test_absent_inputs_at_the_end() -> None:
+    made = model("g (float[2] x) => (float[2] y) { y = Relu(x) }")
+    made.graph.node[0].input.append("")
+    for _ in range(2):
+        assert ReferenceEvaluator(made).run(None, {"x": X})[0].tolist() == [1, 0]
+
+
 def test_strict_types_of_values_inside() -> None:
     text = "g (float[2] x) => (y) { d = Cast <to = 11> (x)  y = Add(x, d) }"
     with pytest.raises(InvalidTypeError, match=r"Add-14 \(node 'y'\).*double.*float"):

@@ -659,6 +659,7 @@ X = np.ones(3, np.float32)
 @pytest.mark.parametrize(
     ("call", "error", "attribute", "text"),
     [
+        (lambda: cast(np.ma.masked_array(X, X > 0), "int8"), InvalidTypeError, None, "x is a masked array"),
         (lambda: cast(X, "float9"), InvalidTypeError, None, "'float9' is no ONNX element type; allowed: float, uint8"),
         (lambda: cast(X, 99), InvalidTypeError, None, "no ONNX element type has the number 99"),
         (lambda: cast(X, True), InvalidTypeError, None, "True is no ONNX element type"),

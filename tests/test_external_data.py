@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -96,15 +97,45 @@ def test_pickles_hold_the_data(again: Any, count: int, tmp_path: Path) -> None:
         assert each.run(None, {})[0].tobytes() == values.tobytes()
 
 
-def test_a_file_cut_short_later_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("grown", [False, True])
+def test_a_file_written_to_later_is_an_error(grown: bool, tmp_path: Path) -> None:
+    """To read behind its end would end the process."""
     path, values = floats(tmp_path)
     evaluator = ReferenceEvaluator(path)
     evaluator.run(None, {})
-    with (tmp_path / "weights").open("r+b") as file:
+    weights = tmp_path / "weights"
+    with weights.open("r+b") as file:
         file.truncate(values.nbytes // 2)
-    for _ in range(3):
-        with pytest.raises(EvaluationError, match=r"weights' was cut short since the model was loaded; load it again"):
-            evaluator.run(None, {})
+        if grown:
+            file.truncate(values.nbytes)
+    os.utime(weights, ns=(0, weights.stat().st_mtime_ns + 1))  # however coarse the system's clock is
+    for use in (lambda: evaluator.run(None, {}), lambda: pickle.dumps(evaluator), lambda: copy.deepcopy(evaluator), evaluator.explain):
+        with pytest.raises(EvaluationError, match=r"weights' was written to since the model was loaded; load it again"):
+            use()
+
+
+def test_a_file_that_another_takes_the_place_of(tmp_path: Path) -> None:
+    path, values = floats(tmp_path)
+    evaluator = ReferenceEvaluator(path)
+    (tmp_path / "new").write_bytes(bytes(values.nbytes))
+    (tmp_path / "new").replace(tmp_path / "weights")
+    np.testing.assert_array_equal(evaluator.run(None, {})[0], values)
+
+
+def test_many_files_take_few_descriptors(tmp_path: Path) -> None:
+    names = [f"w{number}" for number in range(40)]
+    data = np.ones(external.MAPPED_FROM // 4, np.float32)
+    initializers = []
+    for name in names:
+        (tmp_path / name).write_bytes(data.tobytes())
+        initializers.append(tensor(TensorProto.FLOAT, [data.size], location=name))
+        initializers[-1].name = name
+    made = model(initializers[0], helper.make_node("Sum", names, ["y"]))
+    made.graph.initializer.extend(initializers[1:])
+    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())
+    evaluator = ReferenceEvaluator(tmp_path / "model.onnx")
+    assert len(evaluator._external._files) <= 16
+    np.testing.assert_array_equal(evaluator.run(None, {})[0], data * 40)
 
 
 @pytest.mark.parametrize("size", [0, 1, 4 * COUNT - 1, 4 * COUNT + 1])

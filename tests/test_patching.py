@@ -296,3 +296,17 @@ def test_results_of_rank_0_are_arrays(op_type: str, inputs: int) -> None:
 def test_versions_are_integers_from_1_on(version: Any) -> None:
     with pytest.raises(ValueError, match="version is"):
         numbaops.load_op("", "Softmax", version)
+
+
+def test_a_context_may_be_entered_again() -> None:
+    theirs = onnx.reference.ops.load_op
+    context = patch_onnx()
+    for _ in range(2):
+        with context:
+            assert onnx.reference.ops.load_op is not theirs
+        assert onnx.reference.ops.load_op is theirs
+
+
+def test_tensor_attributes_may_be_arrays() -> None:
+    assert numbaops.load_op("", "Constant", 13).eval(value=np.ones(2)).tolist() == [1, 1]
+    assert numbaops.load_op("", "ConstantOfShape", 9).eval(np.array([2]), value=np.array([3], np.int8)).tolist() == [3, 3]

@@ -648,6 +648,18 @@ def test_a_list_is_no_tensor(op_type: str) -> None:
         evaluate(model([node(op_type, "x", "y")], "x"), {"x": [2, 3]})
 
 
+class Noting(ReferenceEvaluator):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.before = ["before"]
+        super().__init__(*arguments, **options)
+        self.after = ["after"]
+
+
+def test_pickles_hold_what_a_subclass_adds() -> None:
+    made = pickle.loads(pickle.dumps(Noting(model([node("Neg", "x", "y")]))))
+    assert (made.before, made.after) == (["before"], ["after"])
+
+
 # External data
 
 

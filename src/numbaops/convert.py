@@ -122,6 +122,7 @@ def pack(array: npt.NDArray[Any] | np.generic, *, out: Bytes | None = None) -> B
         InvalidTypeError: ``array`` is no array, its elements take a byte or more, or ``out`` is no uint8 array.
         InvalidValueError: ``out`` does not fit.
     """
+    refuse_mask(array, "array")
     if not isinstance(array, (np.ndarray, np.generic)):
         raise InvalidTypeError(f"expected a NumPy array or scalar, got {type(array).__name__}")
     kind = of_dtype(array.dtype)
@@ -242,6 +243,12 @@ def packed_size(data: Any, element_type: ElementType, shape: tuple[int, ...]) ->
     if data.nbytes != wanted:
         raise InvalidValueError(f"{data.nbytes} bytes came for {size} elements of {element_type}; they take {wanted}")
     return size
+
+
+def refuse_mask(value: Any, what: str) -> None:
+    """Refuse a masked array, whose mask would be lost; ``what`` it is begins the message."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidTypeError(f"{what} is a masked array; allowed: an array without a mask")
 
 
 def array_nbytes(shape: tuple[int, ...], itemsize: int, what: str) -> int:

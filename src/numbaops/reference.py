@@ -11,7 +11,7 @@ import onnx.reference
 from onnx import FunctionProto, TensorProto
 from onnx.reference import op_run
 
-from numbaops.convert import as_strings
+from numbaops.convert import as_strings, refuse_mask
 from numbaops.engine import feeds as _feeds
 from numbaops.engine.compat import symbol_bindings
 from numbaops.engine.explain import explained
@@ -81,6 +81,7 @@ class ReferenceEvaluator(LoadedGraph):
         fold_budget: int = FOLD_BUDGET,
         profile: bool = False,
     ) -> None:
+        given = set(self.__dict__)  # by a subclass, before it called this
         self._arguments: dict[str, Any] = {
             "opsets": opsets,
             "functions": functions,
@@ -100,7 +101,7 @@ class ReferenceEvaluator(LoadedGraph):
         budget, times = Budget(int(fold_budget)), Profile() if profile else None
         super().__init__(proto, opsets, functions, new_ops or (), verbose=verbose, strict=strict, budget=budget, profile=times)
         self._prepare()
-        self._own_fields = frozenset((*self.__dict__, *_COMPUTED, "_own_fields"))
+        self._own_fields = frozenset((*self.__dict__, *_COMPUTED, "_own_fields")) - given
 
     def _prepare(self) -> None:
         """What runs ask for again and again."""
@@ -261,11 +262,12 @@ class ReferenceEvaluator(LoadedGraph):
         plain = {}
         for name, value in feeds.items():
             declared = types.get(name)
-            if isinstance(value, (list, tuple)) and declared is not None and declared.HasField("tensor_type"):
+            value = list(value) if isinstance(value, tuple) else value
+            if isinstance(value, list) and declared is not None and declared.HasField("tensor_type"):
                 raise InvalidTypeError(f"input {name!r} is a {type(value).__name__}; declared: a tensor, given as a NumPy array")
             if self.strict and declared is not None:
                 _feeds.check_declared(f"input {name!r}", value, declared)
-            plain[name] = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else value
+            plain[name] = _plain(name, value)
         return plain
 
     def _is_known(self, name: str) -> bool:
@@ -291,9 +293,10 @@ class ReferenceEvaluator(LoadedGraph):
     def explain(self) -> str:
         """The plan as text: every node in order, who implements it, and what becomes of it and of its inputs.
 
-        A node is *folded* if it is computed in the first run, once for all, *unused* if no output needs it; *in place* if it may write
-        into an input; *frees* names the values whose last use it is.
+        A node is *folded* if it is computed in the first run, once for all, *unused* if no output needs it, *renamed* if who takes its
+        output takes its input; *in place* if it may write into an input; *frees* names the values whose last use it is.
         """
+        self._external.check()
         plan = self._plan(tuple(self.output_names_), ()) if not self._nested else None
         return "\n".join(explained(self, plan))
 
@@ -307,6 +310,17 @@ class ReferenceEvaluator(LoadedGraph):
         arguments = {name: value for name, value in self._arguments.items() if value != _DEFAULTS.get(name)}
         more = {name: value for name, value in self.__dict__.items() if name not in self._own_fields}
         return _rebuilt, (type(self), self.container_ or Source(self.proto_, self._external), arguments, more)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A fed value as operators expect it: plain arrays in the machine's byte order."""
+    if isinstance(value, list):
+        return [_plain(name, each) for each in value]
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return value
+    refuse_mask(value, f"input {name!r}")
+    array = np.asarray(value)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 _COMPUTED = ("steps", "captured", "pure", "foreign", "given", "body_plan")

@@ -17,7 +17,7 @@ from onnx import SparseTensorProto, TensorProto
 from onnx.checker import ValidationError
 from onnx.external_data_helper import load_external_data_for_tensor
 
-from numbaops.convert import PackedTensor, array_nbytes, as_strings, pack, unpack
+from numbaops.convert import PackedTensor, array_nbytes, as_strings, pack, refuse_mask, unpack
 from numbaops.dtypes import BY_CODE, ElementType, of_dtype
 from numbaops.errors import AllocationError, InvalidTypeError, InvalidValueError, UnsupportedError
 
@@ -96,6 +96,7 @@ def from_array(array: NDArray[Any] | np.generic | PackedTensor, name: str | None
         return packed_to_proto(array, name)
     if isinstance(array, (str, bytes)):  # np.str_ and np.bytes_, whose arrays would drop a trailing NUL
         array = np.array(array, object)
+    refuse_mask(array, "array")
     if not isinstance(array, (np.ndarray, np.generic)):
         raise InvalidTypeError(f"expected a NumPy array or scalar or a PackedTensor, got {type(array).__name__}")
     array = np.asarray(array)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numbaops.casting.plan import Plan, plan_of
 from numbaops.casting.small import Small
 from numbaops.casting.steps import Array, prepare
-from numbaops.convert import PackedTensor
+from numbaops.convert import PackedTensor, refuse_mask
 from numbaops.dtypes import ElementType, of_dtype
 from numbaops.dtypes import element_type as _element_type
 from numbaops.errors import InvalidTypeError, InvalidValueError
@@ -71,6 +71,7 @@ def cast(
         return plan.repack(x, out) if packed else plan.unpack(x, out)
     if not isinstance(x, (np.ndarray, np.generic)):
         raise InvalidTypeError(f"x is a {type(x).__name__}; allowed: numpy.ndarray, NumPy scalars and PackedTensor", attribute="x")
+    refuse_mask(x, "x")
     array = np.asarray(x)
     plan = _plan(array.dtype, to, saturate, round_mode)
     if plan.saturate and plan.round_mode == "up" and isinstance(to, (str, ElementType, np.dtype, type)):  # not 1, which equals True

@@ -88,7 +88,7 @@ class Code:
         self.lines.append("    except KeyError: return None")
         for name, each in zip(self.plan.inputs, arguments, strict=True):
             condition = f" or {each}.dtype != object" if name in self.plan.texts else ""
-            self.lines.append(f"    if type({each}) is not ndarray{condition}: return None")
+            self.lines.append(f"    if type({each}) is not ndarray or not {each}.dtype.isnative{condition}: return None")
         self.space["otherwise"] = otherwise
         elsewhere = f"return otherwise({', '.join(arguments)})"
         if otherwise is not None and signature is None:

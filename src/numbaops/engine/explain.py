@@ -18,7 +18,7 @@ def explained(evaluator: Any, plan: Plan | None, indent: str = "") -> Iterator[s
             if position in plan.folded:
                 notes.append("folded")
             elif position not in live:
-                notes.append("unused")
+                notes.append("renamed" if step.fast.renames else "unused")
             else:
                 if position in plan.candidates:
                     notes.append("in place")

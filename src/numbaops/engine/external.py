@@ -22,6 +22,9 @@ from numbaops.tensors import to_array
 MAPPED_FROM = 1 << 16
 """Bytes from which a tensor stays in its file, of which the system reads what is used; to read fewer takes less time."""
 
+_MOST_FILES = 16
+"""Files of a model that are mapped, each of which takes a descriptor; the tensors of others are read."""
+
 
 class ExternalData:
     """The tensors that files beside a model hold; pickled, those that were read.
@@ -33,7 +36,7 @@ class ExternalData:
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
         self._arrays: dict[bytes, NDArray[Any]] = {}
-        self._files: dict[str, mmap.mmap] = {}
+        self._files: dict[str, tuple[mmap.mmap, os.stat_result]] = {}
 
     def read(self, tensor: TensorProto) -> NDArray[Any]:
         """The elements of a tensor: an array for all who ask, read-only if it is large.
@@ -76,16 +79,20 @@ class ExternalData:
             file = self._file(os.path.join(folder, where.location))
         except (ValidationError, ValueError, OSError):
             return None
+        if file is None:
+            return None
         end = offset + nbytes
         if offset < 0 or end > len(file) or end != (len(file) if where.length is None else offset + where.length):
             return None
         return np.frombuffer(file, row.dtype, nbytes // row.dtype.itemsize, offset).reshape(tuple(tensor.dims))
 
-    def _file(self, path: str) -> mmap.mmap:
+    def _file(self, path: str) -> mmap.mmap | None:
         if path not in self._files:
+            if len(self._files) == _MOST_FILES:
+                return None
             with open(path, "rb") as file:
-                self._files[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return self._files[path]
+                self._files[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), os.fstat(file.fileno())
+        return self._files[path][0]
 
     def load_attributes(self, nodes: Iterable[NodeProto]) -> None:
         """Read the tensors in attributes, also of nodes in bodies, into the nodes: operators of others look for them there.
@@ -107,18 +114,26 @@ class ExternalData:
                     self.load_attributes(graph.node)
 
     def check(self) -> None:
-        """Check that no file was cut short since: to read beyond its end would end the process.
+        """Check that no file was written to since: to read beyond its end would end the process.
+
+        A file that was deleted, or that another one took the place of, is kept by the system.
 
         Raises:
             EvaluationError: one was.
         """
-        for path, file in self._files.items():
-            if file.size() < len(file):
-                raise EvaluationError(f"the file {path!r} was cut short since the model was loaded; load it again")
+        for path, (_, was) in self._files.items():
+            try:
+                now = os.stat(path)
+            except OSError:  # it has no name any more, and is kept all the same
+                continue
+            same_file = (now.st_dev, now.st_ino) == (was.st_dev, was.st_ino)
+            if same_file and (now.st_size, now.st_mtime_ns) != (was.st_size, was.st_mtime_ns):
+                raise EvaluationError(f"the file {path!r} was written to since the model was loaded; load it again")
 
     def __bool__(self) -> bool:
         """Whether files are mapped."""
         return bool(self._files)
 
     def __getstate__(self) -> dict[str, Any]:
+        self.check()
         return {**self.__dict__, "_folder": None, "_files": {}}

@@ -13,7 +13,7 @@ from onnx.reference.op_run import OpRun
 
 from numbaops.dtypes import of_dtype
 from numbaops.engine.calls import OpFunction, Specialisable
-from numbaops.engine.nodes import Node, OwnOperator
+from numbaops.engine.nodes import LeafOperator, Node, OwnOperator
 from numbaops.engine.plan import RANDOM
 from numbaops.engine.signature import node_label, signature_of
 from numbaops.engine.steps import Fast, Step, keeping
@@ -52,12 +52,16 @@ def make_step(node: OpRun, opset: int | None, *, check_types: bool) -> Step:
         check = _type_check(signature.schema, len(proto.input))
         call = _checked(check, call)
         fast = replace(fast, function=_checked(check, fast.function), ufunc=None, renames=False)
+    inputs = tuple(proto.input)
+    if isinstance(node, (LeafOperator, OwnOperator)):
+        while inputs and not inputs[-1]:  # an absent input at the end, even one more than there are
+            inputs = inputs[:-1]
     return Step(
         node=node,
         kind=kind,
         name=node_label(proto),
         since_version=since_version,
-        inputs=tuple(proto.input),
+        inputs=inputs,
         outputs=tuple(proto.output),
         captured=captured,
         call=call,

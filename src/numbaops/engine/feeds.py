@@ -39,7 +39,7 @@ def check_names(feeds: Mapping[str, Any], inputs: Iterable[str], initializers: I
     listed = ", ".join(map(repr, names)) or "none"
     for name in names:
         if name not in feeds and name not in initialized:
-            raise EvaluationError(f"Unable to find input {name!r}: it is not fed. Inputs: {listed}; fed: {sorted(feeds)}")
+            raise EvaluationError(f"Unable to find input {name!r}: it is not fed. Inputs: {listed}; fed: {sorted(map(str, feeds))}")
     for name in feeds:
         if not name:
             raise EvaluationError(f"a value is fed without a name: '' stands for an absent input. Inputs: {listed}")
@@ -80,7 +80,11 @@ def _check_tensor(what: str, value: Any, declared: TypeProto.Tensor) -> None:
             raise InvalidTypeError(f"{what} has the element type {came}; declared: {wanted}")
     if not declared.HasField("shape"):
         return
-    dims = [dim.dim_value if dim.WhichOneof("value") == "dim_value" else dim.dim_param or "?" for dim in declared.shape.dim]
+    # a negative dimension is an unknown one, which some exporters write
+    dims = [
+        dim.dim_value if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0 else dim.dim_param or "?"
+        for dim in declared.shape.dim
+    ]
     fits = len(dims) == value.ndim and all(isinstance(dim, str) or dim == size for dim, size in zip(dims, value.shape, strict=True))
     if not fits:
         raise InvalidValueError(f"{what} has the shape {list(value.shape)}; declared: [{', '.join(map(str, dims))}]")

@@ -57,7 +57,10 @@ def opened(source: Any) -> Source:
         # a nameless temporary file has a descriptor for its name, which onnx.load would take for a path
         if isinstance(name, str):
             return _parse(source, f"the file {name!r}", name)
-        return _parse(io.BytesIO(source.read()), "the file object" if name is None else f"the file {name!r}", None)
+        content = source.read()
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            raise InvalidTypeError(f"the file object gives {type(content).__name__}; allowed: a file opened for bytes")
+        return _parse(io.BytesIO(content), "the file object" if name is None else f"the file {name!r}", None)
     raise InvalidTypeError(
         f"Unexpected type {type(source)} for proto; allowed: a ModelProto, GraphProto, FunctionProto, NodeProto or ModelContainer, "
         "or a model file as a path, bytes or a file object"

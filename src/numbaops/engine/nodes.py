@@ -17,7 +17,7 @@ from onnx.external_data_helper import uses_external_data
 from onnx.reference import op_run
 
 from numbaops.engine.plan import RANDOM
-from numbaops.engine.signature import Signature, attribute_values, check_arity, node_label, signature_of
+from numbaops.engine.signature import Signature, attribute_values, check_arity, node_label, own_attributes, signature_of
 from numbaops.engine.steps import Fast
 from numbaops.engine.values import as_value, mixed
 from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
@@ -146,7 +146,7 @@ class OwnOperator(Node):
         super().__init__(node, run_params)
 
         def bound() -> tuple[dict[str, Any], BoundOperator]:
-            attributes = {each.name: _value(each, version, check_types, read_external) for each in node.attribute}
+            attributes = {each.name: _value(each, version, check_types, read_external) for each in own_attributes(node)}
             return attributes, version.bind(attributes, check_types=check_types)
 
         try:

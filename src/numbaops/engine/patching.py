@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from numbaops.engine.functions import attribute_from_value, references, substitu
 from numbaops.engine.load import canonical_domain
 from numbaops.engine.nodes import Node, own_implementation
 from numbaops.errors import InvalidValueError, UnsupportedError
-from numbaops.tensors import to_array
+from numbaops.tensors import from_array, to_array
 
 _theirs: Callable[..., Any] = onnx.reference.ops.load_op
 _LOADERS = {
@@ -60,7 +60,12 @@ class LoadedOperator(op_run.OpRun):
         schema = onnx.defs.get_schema(cls.op_type_, cls.since_version, cls.op_domain)
         inputs = [f"x{position}" for position in range(schema.min_input if n_inputs is None else n_inputs)]
         outputs = [f"y{position}" for position in range(schema.min_output if n_outputs is None else n_outputs)]
-        given = {name: value for name, value in kwargs.items() if value is not None}
+        tensors = {name for name, each in schema.attributes.items() if each.type == onnx.defs.OpSchema.AttrType.TENSOR}
+        given = {
+            name: from_array(value) if name in tensors and isinstance(value, np.ndarray) else value
+            for name, value in kwargs.items()
+            if value is not None
+        }
         return onnx.helper.make_node(cls.op_type_, inputs, outputs, domain=cls.op_domain, **given)
 
     @classmethod
@@ -77,7 +82,7 @@ class LoadedOperator(op_run.OpRun):
             args: the inputs; None is an absent one.
             n_outputs: how many outputs to compute; as few as the operator allows by default.
             verbose: nothing; ``onnx.reference`` has it.
-            kwargs: the attributes.
+            kwargs: the attributes; a tensor may be an array.
         """
         results = cls.create(len(args), n_outputs, verbose, **kwargs).evaluate(*args)
         return results[0] if len(results) == 1 else results
@@ -167,7 +172,7 @@ def _load_op(domain: str, op_type: str, version: int | None = None, *args: Any, 
     return _theirs(domain, op_type, version, *args, **options)
 
 
-def patch_onnx() -> Any:
+def patch_onnx() -> AbstractContextManager[None]:
     """Put the operators of numbaops behind ``onnx.reference.ops.load_op``, for packages that fold constants with it.
 
     Calls may be nested; as many of :func:`unpatch_onnx` undo them. Also a context manager::
@@ -179,7 +184,7 @@ def patch_onnx() -> Any:
     with _lock:
         _depth += 1
         onnx.reference.ops.load_op = _load_op
-    return _patched()
+    return _Patched()
 
 
 def unpatch_onnx() -> None:
@@ -191,9 +196,16 @@ def unpatch_onnx() -> None:
             onnx.reference.ops.load_op = _theirs
 
 
-@contextmanager
-def _patched() -> Iterator[None]:
-    try:
-        yield
-    finally:
+class _Patched:
+    """What :func:`patch_onnx` returns: a ``with`` block ends what began when it was made, or when it is entered again."""
+
+    def __init__(self) -> None:
+        self._pending = True
+
+    def __enter__(self) -> None:
+        if not self._pending:
+            patch_onnx()
+        self._pending = False
+
+    def __exit__(self, *error: object) -> None:
         unpatch_onnx()

@@ -71,6 +71,11 @@ def node_label(node: NodeProto) -> str:
     return node.name or next((name for name in node.output if name), "")
 
 
+def own_attributes(node: NodeProto) -> list[AttributeProto]:
+    """The attributes of a node, without those whose names begin with two underscores: ``onnx.checker`` leaves them to their writers."""
+    return [each for each in node.attribute if not each.name.startswith("__")]
+
+
 def attribute_values(node: NodeProto, signature: Signature, read_external: Callable[[TensorProto], Any]) -> dict[str, Any]:
     """The attributes of a node and the defaults of the others, as int, float, str, lists of these, or arrays.
 
@@ -83,7 +88,7 @@ def attribute_values(node: NodeProto, signature: Signature, read_external: Calla
             text, op_type=node.op_type, since_version=signature.since_version, node_name=node_label(node), attribute=name
         )
 
-    given = {each.name: each for each in node.attribute}
+    given = {each.name: each for each in own_attributes(node)}
     for name in given:
         if name not in signature.attributes:
             raise refused(name, f"there is no attribute {name!r} in this version; it has {', '.join(signature.attributes) or 'none'}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from numbaops.convert import as_strings
+from numbaops.convert import as_strings, refuse_mask
 from numbaops.dtypes import BY_NAME, ElementType, of_dtype
 from numbaops.errors import AllocationError, InvalidTypeError, InvalidValueError, NumbaopsError
 
@@ -145,8 +145,7 @@ def as_tensor(value: Any, attribute: str) -> Array:
         A new C-contiguous array in native byte order: bool bytes are 0 or 1, unused bits of sub-byte elements are zero, strings
         are ``str`` objects.
     """
-    if isinstance(value, np.ma.MaskedArray):
-        raise InvalidTypeError(f"{attribute} is a masked array; allowed: an array without a mask")
+    refuse_mask(value, attribute)
     if isinstance(value, (np.ndarray, np.generic)):
         return _canonical(np.asarray(value), attribute)
     if isinstance(value, bool):

@@ -205,7 +205,8 @@ def dict_vectorizer(x: Any, *, int64_vocabulary: Sequence[int] | None = None, st
             raise InvalidValueError(f"the input has the key {unknown.pop()!r}; allowed: {vocabulary}")
     values = [value for each in maps for value in each.values()]
     strings = any(isinstance(value, str) for value in values)
-    kind = object if strings else np.result_type(*values) if values else np.float32
+    # a Python float stands for an element of a map of float, as in ONNX Runtime
+    kind = object if strings else np.result_type(*(np.float32(0) if type(value) is float else value for value in values or [0.0]))
     found = np.array([[each.get(key, "" if strings else 0) for key in vocabulary] for each in maps], kind)
     found = found.reshape(len(maps), len(vocabulary))
     return found[0] if isinstance(x, Mapping) else found

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from numbaops.convert import PackedTensor
+from numbaops.convert import PackedTensor, refuse_mask
 from numbaops.dtypes import BY_NAME, ElementType, element_type, of_dtype
 from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
 from numbaops.ops.base import Array, BoundOperator, as_flag, as_integer
@@ -65,6 +65,7 @@ class _Linear(BoundOperator):
         """An input as a plain array."""
         if isinstance(value, PackedTensor):
             return value.unpack()
+        self.check(what, refuse_mask, value, what)
         if isinstance(value, (ndarray, np.generic)):
             return np.asarray(value)
         raise self.error(InvalidTypeError, f"{what} is a {type(value).__name__}; allowed: an array", what)
