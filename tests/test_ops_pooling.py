@@ -15,6 +15,8 @@ import window_oracle
 from drawn import pooling
 from drawn.case import Case, difference
 from leaf_checks import assert_node_cases
+from numbaops.kernels import windows as window_kernels
+from numbaops.ops import pooling as pools
 from numbaops.ops.leaves import LEAVES
 
 NAN, INF = math.nan, math.inf
@@ -29,6 +31,13 @@ OPERATORS = (
     "MaxRoiPool",
     "RoiAlign",
 )
+
+
+@pytest.fixture(params=["NumPy", "kernels"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has NumPy serve, or the kernels, however small an array is, and also where they are not compiled."""
+    monkeypatch.setattr(window_kernels, "COMPILED", True)
+    monkeypatch.setattr(pools, "JIT_FROM", 1 if request.param == "kernels" else 1 << 60)
 
 
 def run(op_type: str, opset: int, inputs: list[Any], attributes: dict[str, Any], outputs: int = 1) -> list[Any]:
@@ -368,6 +377,7 @@ CASES: list[tuple[str, str, int, list[Any], dict[str, Any], list[Any]]] = [
     [case[1:] for case in CASES],
     ids=[f"{case[1]} {case[2]}: {case[0]}" for case in CASES],
 )
+@pytest.mark.usefixtures("way")
 def test_case(op_type: str, opset: int, inputs: list[Any], attributes: dict[str, Any], wanted: list[Any]) -> None:
     got = run(op_type, opset, inputs, attributes, len(wanted))
     for mine, right, dtype in zip(got, wanted, (inputs[0].dtype, np.int64), strict=False):
@@ -376,6 +386,7 @@ def test_case(op_type: str, opset: int, inputs: list[Any], attributes: dict[str,
         np.testing.assert_allclose(mine, np.array(right, mine.dtype), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool", "MaxRoiPool", "RoiAlign"])
 def test_drawn_case_beside_loops(op_type: str) -> None:
     seen = 0
@@ -400,6 +411,7 @@ def test_drawn_case_beside_loops(op_type: str) -> None:
     [((2,), (3,), None), ((0, 3), (1, 2), None), ((3, 0), (2, 1), [1, 1, 1, 1])],
     ids=["channels", "rows", "columns"],
 )
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool"])
 def test_zero_dimension(op_type: str, axes: tuple[int, ...], kernel: tuple[int, ...], pads: list[int] | None) -> None:
     x = np.zeros((1, 0, 4) if axes == (2,) else (2, 1, *axes), np.float32)
@@ -410,6 +422,7 @@ def test_zero_dimension(op_type: str, axes: tuple[int, ...], kernel: tuple[int, 
     assert got.dtype == np.float32
 
 
+@pytest.mark.usefixtures("way")
 def test_bfloat16_is_rounded_once() -> None:
     x = row(256, 1, 1, 1, dtype=ml_dtypes.bfloat16)  # whose sum in bfloat16 is 256
     for got in (*run("AveragePool", 22, [x], {"kernel_shape": [4]}), *run("GlobalAveragePool", 22, [x], {})):
@@ -464,6 +477,7 @@ def test_error(op_type: str, opset: int, inputs: list[Any], attributes: dict[str
     assert caught.value.op_type == op_type
 
 
+@pytest.mark.usefixtures("way")
 def test_inputs_stay_and_outputs_are_new() -> None:
     for _, op_type, opset, inputs, attributes, wanted in CASES:
         version = Case(op_type, opset, inputs, attributes).since_version

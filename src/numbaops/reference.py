@@ -38,6 +38,7 @@ _DEFAULTS = {
     "optimized": True,
     "fold_budget": FOLD_BUDGET,
     "profile": False,
+    "exact": False,
 }
 
 
@@ -60,6 +61,8 @@ class ReferenceEvaluator(LoadedGraph):
         optimized: nothing: onnx older than 1.23 has it for its convolution, and numbaops has one of its own.
         fold_budget: bytes that values may hold which depend on constants only; what fits is computed in the first run, once for all.
         profile: note the time and the bytes of every node, for :meth:`profile`.
+        exact: give each node's own result to the bit. Otherwise what scales and shifts the channels of a convolution may go into its
+            weights, and 16-bit floats may be rounded once for several nodes.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -80,6 +83,7 @@ class ReferenceEvaluator(LoadedGraph):
         optimized: bool = True,
         fold_budget: int = FOLD_BUDGET,
         profile: bool = False,
+        exact: bool = False,
     ) -> None:
         given = set(self.__dict__)  # by a subclass, before it called this
         self._arguments: dict[str, Any] = {
@@ -92,6 +96,7 @@ class ReferenceEvaluator(LoadedGraph):
             "optimized": optimized,
             "fold_budget": fold_budget,
             "profile": profile,
+            "exact": exact,
         }
         if not isinstance(fold_budget, (int, np.integer)) or isinstance(fold_budget, bool) or fold_budget < 0:
             raise InvalidValueError(f"fold_budget is {fold_budget!r}; allowed: an integer from 0 on", attribute="fold_budget")
@@ -99,7 +104,8 @@ class ReferenceEvaluator(LoadedGraph):
         if check_shape_annotations:
             symbol_bindings()
         budget, times = Budget(int(fold_budget)), Profile() if profile else None
-        super().__init__(proto, opsets, functions, new_ops or (), verbose=verbose, strict=strict, budget=budget, profile=times)
+        loading: dict[str, Any] = {"verbose": verbose, "strict": strict, "budget": budget, "profile": times, "exact": exact}
+        super().__init__(proto, opsets, functions, new_ops or (), **loading)
         self._prepare()
         self._own_fields = frozenset((*self.__dict__, *_COMPUTED, "_own_fields")) - given
 
@@ -121,7 +127,8 @@ class ReferenceEvaluator(LoadedGraph):
         if plan is None:
             constants = {name: value for name, value in self.rt_inits_.items() if name not in given}
             inputs, texts = (*self._required, *given), self._texts
-            plan = Plan(self.steps, inputs, outputs, constants, budget=self._budget, graph=not self._nested, texts=texts)
+            options: Any = {"budget": self._budget, "graph": not self._nested, "texts": texts, "exact": self._exact}
+            plan = Plan(self.steps, inputs, outputs, constants, **options)
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
             self._plans[outputs, given] = plan
@@ -142,7 +149,7 @@ class ReferenceEvaluator(LoadedGraph):
     def body_plan(self) -> Plan:
         constants = {name: value for name, value in self.rt_inits_.items() if name not in self.input_names_}
         names = (*self.captured, *self.input_names_)
-        return Plan(self.steps, names, self.output_names_, constants, budget=self._budget, graph=False)
+        return Plan(self.steps, names, self.output_names_, constants, budget=self._budget, graph=False, exact=self._exact)
 
     def _log_arg(self, a: Any) -> Any:
         try:

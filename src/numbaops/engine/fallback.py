@@ -14,8 +14,7 @@ from onnx.reference.op_run import OpRun
 from numbaops.dtypes import of_dtype
 from numbaops.engine.calls import OpFunction, Specialisable
 from numbaops.engine.nodes import LeafOperator, Node, OwnOperator
-from numbaops.engine.plan import RANDOM
-from numbaops.engine.signature import node_label, signature_of
+from numbaops.engine.signature import RANDOM, node_label, signature_of
 from numbaops.engine.steps import Fast, Step, keeping
 from numbaops.engine.values import copy_of
 from numbaops.errors import InvalidTypeError, NumbaopsError
@@ -51,7 +50,7 @@ def make_step(node: OpRun, opset: int | None, *, check_types: bool) -> Step:
     if check_types and signature is not None and not isinstance(node, OwnOperator):
         check = _type_check(signature.schema, len(proto.input))
         call = _checked(check, call)
-        fast = replace(fast, function=_checked(check, fast.function), ufunc=None, renames=False)
+        fast = replace(fast, function=_checked(check, fast.function), ufunc=None, renames=False, elementwise=False, prepared=None)
     inputs = tuple(proto.input)
     if isinstance(node, (LeafOperator, OwnOperator)):
         while inputs and not inputs[-1]:  # an absent input at the end, even one more than there are

@@ -54,6 +54,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         strict: whether the proto and element types are checked.
         budget: what values computed once for all may hold.
         profile: where to note times, or None.
+        exact: whether plans leave out what changes results by a rounding.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         strict: bool,
         budget: Budget,
         profile: Profile | None,
+        exact: bool,
     ) -> None:
         # not the base's __init__: its parameters differ from version to version, and it builds functions in its own order
         self.proto_, self._external = opened(proto)
@@ -77,7 +79,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         self.strict = strict
         self.container_ = proto if isinstance(proto, ModelContainer) else None
         self.new_ops_ = _new_ops(new_ops)
-        self._budget, self._profile = budget, profile
+        self._budget, self._profile, self._exact = budget, profile, exact
         self._alike: dict[tuple[Any, ...], Any] = {}
         self._describe()
 
@@ -88,7 +90,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
             self.strict = strict or parent.strict
             self.container_ = parent.container_
             self._external = parent._external
-            self._budget, self._profile = parent._budget, parent._profile
+            self._budget, self._profile, self._exact = parent._budget, parent._profile, parent._exact
             self._alike = parent._alike
             self._function_table: FunctionTable = parent._function_table
             self.functions_ = parent.functions_

@@ -16,8 +16,7 @@ from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto
 from onnx.external_data_helper import uses_external_data
 from onnx.reference import op_run
 
-from numbaops.engine.plan import RANDOM
-from numbaops.engine.signature import Signature, attribute_values, check_arity, node_label, own_attributes, signature_of
+from numbaops.engine.signature import RANDOM, Signature, attribute_values, check_arity, node_label, own_attributes, signature_of
 from numbaops.engine.steps import Fast
 from numbaops.engine.values import as_value, mixed
 from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
@@ -267,6 +266,8 @@ class LeafOperator(Node):
             pure=self.op_type not in RANDOM and not self._trains(),
             ufunc=self._function if isinstance(self._function, np.ufunc) else None,
             renames=self.op_type == "Identity",
+            elementwise=self.leaf.elementwise,
+            prepared=getattr(self._function, "prepared", None),
         )
 
     def _trains(self) -> bool:

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from numbaops.engine.blocks import chains
 from numbaops.engine.code import Code, Function, Signature
+from numbaops.engine.fusion import fuse
+from numbaops.engine.signature import RANDOM
 from numbaops.engine.steps import Step, check_unique, invalid, located, missing_input
 from numbaops.engine.values import copy_of, handed_over, mixed, nbytes_held, several, shared, unknown_output
-
-RANDOM = frozenset(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"))
-"""Operators that give other values each time; Dropout does so when it trains."""
 
 FIRST_RUNS = 2
 """Runs before a plan becomes a function: many are for one run."""
@@ -52,6 +52,7 @@ class Plan:
         budget: what values computed from constants may hold.
         graph: whether the outputs are a caller's, who may write to them, and the inputs too: then neither shares memory with anything.
         texts: inputs that are strings.
+        exact: leave out what changes results by a rounding.
     """
 
     def __init__(
@@ -64,7 +65,9 @@ class Plan:
         budget: Budget,
         graph: bool,
         texts: Iterable[str] = (),
+        exact: bool = False,
     ) -> None:
+        self.exact = exact
         self.texts = frozenset(texts)
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
@@ -77,6 +80,8 @@ class Plan:
         wanted = self._needed(range(len(self.steps)))
         self._fold(wanted, budget)
         self.live = [position for position in self._needed(wanted) if position not in self.folded]
+        self._fuse()
+        self._prepare()
         self.last_uses = self._last_uses()
         self.roots = self._roots()
         foreign = any(self.steps[position].fast.foreign for position in self.live)
@@ -96,6 +101,7 @@ class Plan:
             for step in [self.steps[position]]
             if step.kind == "numbaops" and step.op_type in ("Shape", "Size") and step.inputs[0] in given
         ]
+        self.elementwise = rerunnable and any(self.steps[position].fast.elementwise for position in self.live)
         self._hot = HOT
         self._variants: dict[tuple[Any, ...], Function] = {}
         self._counts: dict[tuple[Any, ...], int] = {}
@@ -179,6 +185,25 @@ class Plan:
                     del self.constants[name]
                     budget.left += held.pop(name)
 
+    def _fuse(self) -> None:
+        """Let one step do what chains of steps do."""
+        self.fused: set[int] = set()
+        possible = [position for position in self.live if position not in self.missing]
+        for last, (step, others) in fuse(self.steps, possible, self.outputs, self.constants, exact=self.exact).items():
+            self.steps[last] = step
+            self.fused.update(others)
+        self.live = [position for position in self.live if position not in self.fused]
+
+    def _prepare(self) -> None:
+        """Let steps look at their constant inputs beforehand."""
+        for position in self.live:
+            step = self.steps[position]
+            if step.fast.prepared is not None:
+                known = [None if not name else self.constants.get(name, ...) for name in step.inputs]
+                function = step.fast.prepared(*known)
+                if function is not None:
+                    self.steps[position] = replace(step, fast=replace(step.fast, function=function, prepared=None))
+
     def _last_uses(self) -> dict[str, int]:
         """The last step that takes each value; outputs are used after all steps."""
         uses: dict[str, int] = {}
@@ -232,7 +257,7 @@ class Plan:
     @property
     def special(self) -> bool:
         """Whether a variant for some shapes and types may be better."""
-        return bool(self.candidates or self.of_shapes)
+        return bool(self.candidates or self.of_shapes or self.elementwise)
 
     def __call__(self, *inputs: Any) -> Any:
         """The outputs, as a list, for the inputs in order."""
@@ -266,6 +291,7 @@ class Plan:
         plan = self._with_shapes(inputs) if self.of_shapes else self
         seen: dict[str, Any] = {}
         results = plan._step_by_step(inputs, seen)
+        plan = plan._in_blocks(inputs, seen)
         in_place = {
             position: name
             for position, name in plan.candidates.items()
@@ -298,7 +324,7 @@ class Plan:
 
         Args:
             inputs: in order.
-            seen: where to note the dtype of each array, if anywhere.
+            seen: where to note the dtype and the shape of each array, if anywhere.
         """
         values: dict[str, Any] = dict(zip(self.inputs, map(shared, inputs) if self.protects else inputs, strict=True))
         constants, last_uses = self.constants, self.last_uses
@@ -321,7 +347,9 @@ class Plan:
                     del failure
             values.update((name, result) for name, result in zip(step.outputs, results, strict=True) if name)
             if seen is not None:
-                seen.update((name, each.dtype) for name, each in zip(step.outputs, results, strict=True) if type(each) is np.ndarray)
+                seen.update(
+                    (name, (each.dtype, each.shape)) for name, each in zip(step.outputs, results, strict=True) if type(each) is np.ndarray
+                )
             for name in {*names, *step.outputs}:
                 if name and last_uses.get(name) == position:
                     values.pop(name, None)
@@ -337,8 +365,25 @@ class Plan:
         for position in self.of_shapes:
             step = self.steps[position]
             known[step.outputs[0]] = shared(step.fast.function(values[step.inputs[0]]))
-        rest = [step for position, step in enumerate(self.steps) if position not in self.of_shapes and position not in self.folded]
-        return Plan(rest, self.inputs, self.outputs, known, budget=Budget(SPECIAL_BUDGET), graph=self.graph, texts=self.texts)
+        rest = [
+            step for position, step in enumerate(self.steps) if position not in self.of_shapes and position not in self.folded | self.fused
+        ]
+        budget = Budget(SPECIAL_BUDGET)
+        return Plan(rest, self.inputs, self.outputs, known, budget=budget, graph=self.graph, texts=self.texts, exact=self.exact)
+
+    def _in_blocks(self, inputs: Sequence[Any], seen: Mapping[str, Any]) -> Plan:
+        """The plan for inputs of these shapes and types, with chains of element-wise steps over large arrays as one step each."""
+        if not self.elementwise:
+            return self
+        fed = {name: (value.dtype, value.shape) for name, value in zip(self.inputs, inputs, strict=True) if type(value) is np.ndarray}
+        found = chains(self.steps, self.live, self.outputs, self.constants, {**seen, **fed}, exact=self.exact)
+        if not found:
+            return self
+        steps, gone = list(self.steps), {each for _, others in found.values() for each in others}
+        for last, (step, _) in found.items():
+            steps[last] = step
+        rest = [steps[position] for position in self.live if position not in gone]
+        return Plan(rest, self.inputs, self.outputs, self.constants, budget=Budget(0), graph=self.graph, texts=self.texts, exact=self.exact)
 
     def _general_entry(self, feeds: Any) -> Any:
         """The first entry: it makes the real one."""

@@ -16,6 +16,9 @@ from onnx.external_data_helper import uses_external_data
 from numbaops.errors import InvalidValueError
 from numbaops.tensors import to_array
 
+RANDOM = frozenset(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"))
+"""Operators that give other values each time; Dropout does so when it trains."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Signature:

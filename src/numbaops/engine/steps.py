@@ -34,6 +34,9 @@ class Fast:
         foreign: code of others runs in it, which may write into inputs.
         given: code of the caller runs in it, which may do anything.
         renames: it gives its input as it is.
+        elementwise: each element of the output depends on those at its place alone; inputs are stretched as NumPy does it.
+        prepared: takes the inputs that are constant, and ``...`` for each other one; returns what to call in the place of ``function``,
+            or None.
     """
 
     function: Callable[..., Any]
@@ -45,6 +48,8 @@ class Fast:
     foreign: bool = False
     given: bool = False
     renames: bool = False
+    elementwise: bool = False
+    prepared: Callable[..., Callable[..., Any] | None] | None = None
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         widen_bfloat16,
         widen_float16,
     )
+    from numbaops.kernels.products import convolve, convolve_planes, lay_out, panel_channels
     from numbaops.kernels.quantization import (
         extremes,
         int32_minus,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         round_bfloat16,
         round_float16,
     )
+    from numbaops.kernels.windows import Extent, make_fold_windows, make_place_largest, make_reduce_runs, window_layout
 
 _MODULES = {
     "filling": ("fill", "fill_pairs", "stream", "stream_pairs", "make_fill_packed"),
@@ -69,6 +71,7 @@ _MODULES = {
         "widen_bfloat16",
         "widen_float16",
     ),
+    "products": ("convolve", "convolve_planes", "lay_out", "panel_channels"),
     "quantization": (
         "extremes",
         "int32_minus",
@@ -76,6 +79,7 @@ _MODULES = {
         "make_dequantize",
         "make_dequantize_encoded",
         "make_float_minus",
+        "make_fold_windows",
         "make_integer_minus",
         "make_packing",
         "make_quantize_float",
@@ -87,15 +91,20 @@ _MODULES = {
         "round_bfloat16",
         "round_float16",
     ),
+    "windows": ("Extent", "make_fold_windows", "make_place_largest", "make_reduce_runs", "window_layout"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "Extent",
+    "convolve",
+    "convolve_planes",
     "extremes",
     "fill",
     "fill_pairs",
     "int32_minus",
     "keep_float32",
+    "lay_out",
     "make_decode",
     "make_decode_packed",
     "make_decoder",
@@ -105,6 +114,7 @@ __all__ = [
     "make_encoder",
     "make_fill_packed",
     "make_float_minus",
+    "make_fold_windows",
     "make_integer_decoder",
     "make_integer_encoder",
     "make_integer_minus",
@@ -113,8 +123,10 @@ __all__ = [
     "make_pack",
     "make_packed",
     "make_packing",
+    "make_place_largest",
     "make_quantize_float",
     "make_quantize_integer",
+    "make_reduce_runs",
     "make_rows",
     "make_runs",
     "make_scale_decoder",
@@ -126,12 +138,14 @@ __all__ = [
     "make_widened",
     "make_write_packed_diagonal",
     "narrow_float64",
+    "panel_channels",
     "round_bfloat16",
     "round_float16",
     "stream",
     "stream_pairs",
     "widen_bfloat16",
     "widen_float16",
+    "window_layout",
     "write_diagonal",
     "write_diagonal_pairs",
 ]

@@ -240,10 +240,13 @@ _PLAIN: tuple[tuple[str, Callable[..., Array], tuple[int, ...]], ...] = (
     ("ThresholdedRelu", thresholded_relu, (10, 22)),
 )
 
+# PRelu 6 has a slope for each channel, SwiGLU halves an axis.
+_OF_AXES = ("PRelu", "SwiGLU")
+
 LEAVES: tuple[Leaf, ...] = (
-    *(Leaf(op_type, versions, function) for op_type, function, versions in _PLAIN),
+    *(Leaf(op_type, versions, function, elementwise=op_type not in _OF_AXES) for op_type, function, versions in _PLAIN),
     # the same at version 1, and with version 6's meaning
     *(Leaf(op_type, (1,), with_consumed_inputs(function), bind=True) for op_type, function, versions in _PLAIN if versions[0] == 6),
-    Leaf("IsInf", (10, 20), is_inf, bind=True),
-    Leaf("Gelu", (20,), gelu, bind=True),
+    Leaf("IsInf", (10, 20), is_inf, bind=True, elementwise=True),
+    Leaf("Gelu", (20,), gelu, bind=True, elementwise=True),
 )

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from numbaops.errors import InvalidValueError
-from numbaops.ops._precision import widened
+from numbaops.ops._direct import Convolution, direct, integers_convolved, limit_of
+from numbaops.ops._precision import narrowed, widened
 from numbaops.ops._windows import (
     AUTO_PADS,
     Axis,
@@ -31,6 +32,9 @@ from numbaops.ops._windows import (
 )
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
+
+_MOST_SHAPES = 64
+"""Shapes of which a node keeps where the windows lie."""
 
 COLUMN_BYTES = 1 << 25
 """Columns made at a time, if one image has less: a batch of images would else take the kernel's size times its memory."""
@@ -53,6 +57,11 @@ def _check_groups(x: Array, w: Array, group: int) -> None:
         raise InvalidValueError(f"{text}, M a multiple of group", attribute="group")
 
 
+def _check_bias(w: Array, bias: Array | None) -> None:
+    if bias is not None and bias.shape != (len(w),):
+        raise InvalidValueError(f"B has shape {list(bias.shape)}; allowed: [{len(w)}]", attribute="B")
+
+
 def _add_bias(y: Array, bias: Array | None) -> None:
     if bias is not None:
         if bias.shape != y.shape[1:2]:
@@ -73,27 +82,131 @@ def _convolved(x: Array, w: Array, axes: Sequence[Axis], group: int) -> Array:
     return result
 
 
-def _sum_of_products(x: Array, w: Array, bias: Array | None, kernel_shape: Sequence[int] | None, group: int, attributes: Any) -> Array:
+def _windows_of(x: Array, w: Array, kernel_shape: Sequence[int] | None, group: int, attributes: Any) -> tuple[Axis, ...]:
+    """The windows of a convolution, once the shapes are known to be right."""
     kernel = _kernel_of(x, w, kernel_shape)
     _check_groups(x, w, group)
-    result = _convolved(x, w, windows(x.shape[2:], kernel, **attributes), group)
-    _add_bias(result, bias)
-    return result
+    return windows(x.shape[2:], kernel, **attributes)
 
 
-@np.errstate(all="ignore")
-def conv(
-    x: Array, w: Array, bias: Array | None = None, *, group: int = 1, kernel_shape: Sequence[int] | None = None, **attributes: Any
-) -> Array:
-    """Conv: ``[N, C, D1, ...]`` and kernels ``[M, C / group, k1, ...]`` to ``[N, M, O1, ...]``."""
-    return _sum_of_products(widened(x), widened(w), bias, kernel_shape, group, attributes).astype(x.dtype, copy=False)
+class Conv:
+    """Conv: ``[N, C, D1, ...]`` and kernels ``[M, C / group, k1, ...]`` to ``[N, M, O1, ...]``.
+
+    Args:
+        group: groups of channels.
+        kernel_shape: the spatial shape of the kernels, which they have as well.
+        attributes: of the windows.
+    """
+
+    def __init__(self, *, group: int = 1, kernel_shape: Sequence[int] | None = None, **attributes: Any) -> None:
+        self.group = group
+        self._kernel_shape = kernel_shape
+        self._attributes = attributes
+        self._axes: dict[tuple[Any, ...], tuple[Axis, ...]] = {}
+
+    def axes(self, x: Array, w: Array) -> tuple[Axis, ...]:
+        """The windows, once the shapes are known to be right."""
+        axes = self._axes.get((x.shape, w.shape))
+        if axes is None:
+            axes = _windows_of(x, w, self._kernel_shape, self.group, self._attributes)
+            if len(self._axes) >= _MOST_SHAPES:
+                self._axes.clear()
+            self._axes[x.shape, w.shape] = axes
+        return axes
+
+    def __call__(self, x: Array, w: Array, bias: Array | None = None) -> Array:
+        """The output."""
+        axes = self.axes(x, w)
+        _check_bias(w, bias)
+        wide = widened(x)
+        if direct(wide, w, axes):
+            return narrowed(Convolution(widened(w), None if bias is None else widened(bias), self.group)(wide, axes), x.dtype)
+        with np.errstate(all="ignore"):
+            result = _convolved(wide, widened(w), axes, self.group)
+            _add_bias(result, bias)
+            return narrowed(result, x.dtype)
+
+    def prepared(self, x: Any, w: Any, bias: Any = None) -> Callable[..., Array] | None:
+        """The same with the inputs that are known, ``...`` standing for others: what lays out weights once; None if that is no use."""
+        known = w is not ... and bias is not ...
+        return PreparedConv(self, w, bias) if known and widened(w).dtype == np.float32 else None
+
+
+class PreparedConv:
+    """A Conv whose weights are laid out in its first run.
+
+    Args:
+        conv: the operator.
+        w: the weights, float32 or narrower.
+        bias: one number for each output channel, or None.
+    """
+
+    def __init__(self, conv: Conv, w: Array, bias: Array | None) -> None:
+        self.conv, self.w, self.bias = conv, w, bias
+        self._laid_out: Convolution | None = None
+
+    def __call__(self, x: Array, w: Any = None, bias: Any = None) -> Array:
+        """The output; the weights are those that are known."""
+        conv = self.conv
+        axes = conv.axes(x, self.w)
+        wide = widened(x)
+        if not direct(wide, self.w, axes):
+            return conv(x, self.w, self.bias)
+        if self._laid_out is None:
+            _check_bias(self.w, self.bias)
+            self._laid_out = Convolution(widened(self.w), None if self.bias is None else widened(self.bias), conv.group)
+        return narrowed(self._laid_out(wide, axes), x.dtype)
+
+
+class ConvChain:
+    """A Conv of known weights, and what follows it: a factor and a summand for each channel, a residual, and limits.
+
+    Args:
+        conv: the operator.
+        w: the weights, of float32 or a narrower type of floats.
+        bias: one number for each output channel, or None.
+        scale: a factor for each output channel, float64, or None.
+        shift: what is added to it, float64, or None.
+        low: smaller results become this.
+        high: larger results become this.
+    """
+
+    def __init__(self, conv: Conv, w: Array, bias: Array | None, scale: Array | None, shift: Array | None, low: float, high: float) -> None:
+        self._conv, self._w, self._bias, self._scale, self._shift = conv, w, bias, scale, shift
+        self._low, self._high = low, high
+        self._laid_out: Convolution | None = None
+
+    def __call__(self, x: Array, residual: Array | None = None) -> Array | None:
+        """The output, or None if the shapes or types are none of the kernel's."""
+        axes = self._conv.axes(x, self._w)
+        wide = widened(x)
+        if x.dtype != self._w.dtype or not direct(wide, self._w, axes):
+            return None
+        if residual is not None:
+            shape = (len(x), len(self._w), *(axis.count for axis in axes))
+            if residual.shape != shape or residual.dtype != x.dtype:
+                return None
+            residual = widened(residual)
+        if self._laid_out is None:
+            self._laid_out = self._lay_out()
+        return narrowed(self._laid_out(wide, axes, residual, self._low, self._high), x.dtype)
+
+    @np.errstate(all="ignore")
+    def _lay_out(self) -> Convolution:
+        _check_bias(self._w, self._bias)
+        w, bias = widened(self._w), None if self._bias is None else widened(self._bias)
+        if self._scale is not None and self._shift is not None:
+            shift = self._shift if bias is None else bias * self._scale + self._shift
+            w = (w * self._scale.reshape(-1, *(1,) * (w.ndim - 1))).astype(np.float32)
+            bias = shift.astype(np.float32)
+        return Convolution(w, bias, self._conv.group)
 
 
 def _less_zero_point(x: Array, zero_point: Array | None, what: str, channels: bool = False) -> Array:
-    """Quantised elements less their zero point, as float64: products of these add up exactly, and BLAS takes them."""
-    wide = x.astype(np.float64)
+    """Quantised elements less their zero point, as float32, which holds them all."""
+    wide = x.astype(np.float32)
     if zero_point is not None:
-        wide -= _per_channel(zero_point, x, what, channels)
+        wide -= _per_channel(zero_point, x, what, channels).astype(np.float32)
     return wide
 
 
@@ -122,8 +235,19 @@ def conv_integer(
     **attributes: Any,
 ) -> Array:
     """ConvInteger: Conv of quantised elements less their zero points, to int32, of which the low bits are kept."""
+    axes = _windows_of(x, w, kernel_shape, group, attributes)
+    return _sums_of_integers(x, w, x_zero_point, w_zero_point, axes, group)
+
+
+def _sums_of_integers(
+    x: Array, w: Array, x_zero_point: Array | None, w_zero_point: Array | None, axes: tuple[Axis, ...], group: int
+) -> Array:
+    """The windows of quantised elements times quantised weights, both less their zero points, as int32."""
     wide_x, wide_w = _less_zero_point(x, x_zero_point, "x_zero_point"), _less_zero_point(w, w_zero_point, "w_zero_point", True)
-    return _sum_of_products(wide_x, wide_w, None, kernel_shape, group, attributes).astype(np.int64).astype(np.int32)
+    sums = integers_convolved(wide_x, wide_w, axes, group, limit_of(x, x_zero_point) * limit_of(w, w_zero_point))
+    if sums is None:  # float64 holds the sums, and BLAS takes it
+        sums = _convolved(wide_x.astype(np.float64), wide_w.astype(np.float64), axes, group).astype(np.int64).astype(np.int32)
+    return sums
 
 
 @np.errstate(all="ignore")
@@ -143,8 +267,9 @@ def qlinear_conv(
     **attributes: Any,
 ) -> Array:
     """QLinearConv: ConvInteger with an int32 bias, quantised again: scaled, rounded to even, the zero point added, saturated."""
-    wide_x, wide_w = _less_zero_point(x, x_zero_point, "x_zero_point"), _less_zero_point(w, w_zero_point, "w_zero_point", True)
-    result = _sum_of_products(wide_x, wide_w, bias, kernel_shape, group, attributes)
+    axes = _windows_of(x, w, kernel_shape, group, attributes)
+    result = _sums_of_integers(x, w, x_zero_point, w_zero_point, axes, group).astype(np.float64)
+    _add_bias(result, bias)
     y_scale, x_scale = _per_channel(y_scale, w, "y_scale", False), _per_channel(x_scale, w, "x_scale", False)
     result *= (x_scale * _per_channel(w_scale, w, "w_scale") / y_scale).reshape(-1, *(1,) * (result.ndim - 2))
     result = np.rint(result) + _per_channel(y_zero_point, w, "y_zero_point", False)
@@ -357,7 +482,7 @@ def causal_conv_with_state(
 
 
 LEAVES: tuple[Leaf, ...] = (
-    Leaf("Conv", (1, 11, 22), conv),
+    Leaf("Conv", (1, 11, 22), Conv, bind=True),
     Leaf("ConvInteger", (10,), conv_integer),
     Leaf("QLinearConv", (10,), qlinear_conv),
     Leaf("ConvTranspose", (1, 11, 22), conv_transpose),

@@ -128,6 +128,16 @@ def clip_to_attributes(
     return lambda x: narrowed(np.clip(x, *_bounds(x.dtype, min, max)), x.dtype)
 
 
+def clip_limits(low: Any, high: Any) -> tuple[float, float] | None:
+    """The limits of a Clip of float32 or a narrower type, given as numbers, arrays of one, or None; None if they are neither."""
+    limits = []
+    for given, limit in ((low, -_FLOAT32_MAX), (high, _FLOAT32_MAX)):
+        if isinstance(given, np.ndarray) and given.size != 1:
+            return None
+        limits.append(limit if given is None else float(np.asarray(given).reshape(-1)[0]))
+    return limits[0], limits[1]
+
+
 @functools.cache
 def _bounds(dtype: np.dtype[Any], low: float, high: float) -> tuple[Any, Any]:
     least, greatest = _limits(dtype)
@@ -166,14 +176,14 @@ _VARIADIC: tuple[tuple[str, Callable[..., Array], tuple[int, ...]], ...] = (
 )
 
 LEAVES: tuple[Leaf, ...] = (
-    *(Leaf(op_type, versions, function) for op_type, function, versions, _ in _BINARY),
+    *(Leaf(op_type, versions, function, elementwise=True) for op_type, function, versions, _ in _BINARY),
     *(Leaf(op_type, old, with_limited_broadcast(function), bind=True) for op_type, function, _, old in _BINARY if old),
-    *(Leaf(op_type, versions, function) for op_type, function, versions in _VARIADIC),
+    *(Leaf(op_type, versions, function, elementwise=True) for op_type, function, versions in _VARIADIC),
     *(Leaf(op_type, (1,), with_consumed_inputs(function), bind=True) for op_type, function, _ in _VARIADIC),
-    Leaf("Mod", (10, 13, 28), mod, bind=True),
-    Leaf("BitShift", (11, 28), bit_shift, bind=True),
-    Leaf("Clip", (1, 6), clip_to_attributes, bind=True),
-    Leaf("Clip", (11, 12, 13), clip),
-    Leaf("Where", (9, 16), where),
+    Leaf("Mod", (10, 13, 28), mod, bind=True, elementwise=True),
+    Leaf("BitShift", (11, 28), bit_shift, bind=True, elementwise=True),
+    Leaf("Clip", (1, 6), clip_to_attributes, bind=True, elementwise=True),
+    Leaf("Clip", (11, 12, 13), clip, elementwise=True),
+    Leaf("Where", (9, 16), where, elementwise=True),
     *_unary.LEAVES,
 )

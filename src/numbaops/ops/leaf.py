@@ -23,6 +23,7 @@ class Leaf:
             parameter ``outputs`` gets the number of outputs that the node asks for.
         aliases: whether an output may share memory with an input.
         bind: whether ``function`` takes the attributes alone and returns what is called with the inputs.
+        elementwise: whether each element of the output depends on those at its place alone; inputs are stretched as NumPy does it.
         domain: the operator's domain; ``""`` is ONNX's own.
     """
 
@@ -31,4 +32,5 @@ class Leaf:
     function: Callable[..., Any]
     aliases: bool = False
     bind: bool = False
+    elementwise: bool = False
     domain: str = ""

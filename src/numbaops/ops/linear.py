@@ -12,6 +12,7 @@ import numpy as np
 
 from numbaops.casting import cast
 from numbaops.errors import InvalidValueError
+from numbaops.ops._direct import integers_multiplied, limit_of, multiplied
 from numbaops.ops._precision import narrowed, wide_dtype, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
@@ -23,14 +24,17 @@ def matmul(a: Array, b: Array) -> Array:
 
 
 def _product(a: Array, b: Array) -> Array:
+    y = multiplied(a, b)
+    if y is not None:
+        return y
     try:
-        y: Array = np.matmul(a, b)
+        y = np.matmul(a, b)
     except ValueError:
         raise InvalidValueError(
             f"the shapes are {list(a.shape)} and {list(b.shape)}; allowed: at least vectors, as many columns in the first as rows in "
             "the second, and sizes before that broadcast"
         ) from None
-    return y
+    return y  # type: ignore[no-any-return]
 
 
 def gemm(a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0) -> Array:
@@ -72,13 +76,21 @@ def matmul_integer(a: Array, b: Array, a_zero_point: Array | None = None, b_zero
 
     A zero point is one number, or one a row of ``a`` or column of ``b``.
     """
-    return _product(_without(a, a_zero_point, 1), _without(b, b_zero_point, 0)).astype(np.int64).astype(np.int32)
+    return _product_of_integers(a, b, a_zero_point, b_zero_point)
+
+
+def _product_of_integers(a: Array, b: Array, a_zero_point: Array | None, b_zero_point: Array | None) -> Array:
+    wide_a, wide_b = _without(a, a_zero_point, 1), _without(b, b_zero_point, 0)
+    y = integers_multiplied(wide_a, wide_b, limit_of(a, a_zero_point) * limit_of(b, b_zero_point))
+    if y is None:  # float64 holds the sums, and BLAS takes it
+        y = _product(wide_a.astype(np.float64), wide_b.astype(np.float64)).astype(np.int64).astype(np.int32)
+    return y
 
 
 def _without(x: Array, zero_point: Array | None, rows: int) -> Array:
-    """The distances from the zero point, as floats, whose products BLAS does: exact, for their sums stay below 2**53."""
-    wide = x.astype(np.float64)
-    return wide if zero_point is None else wide - _spread(zero_point, x, rows).astype(np.float64)
+    """The distances from the zero point, as float32, which holds them all."""
+    wide = x.astype(np.float32)
+    return wide if zero_point is None else wide - _spread(zero_point, x, rows).astype(np.float32)
 
 
 def _spread(parameter: Array, x: Array, rows: int) -> Array:
@@ -103,7 +115,13 @@ def qlinear_matmul(
     Scales and zero points are one number, or one a row of ``a`` and of the result, or column of ``b``. The scales multiply in
     float32, the quotient is rounded to even before the zero point is added, and the sum saturates.
     """
-    product = _product(_without(a, a_zero_point, 1), _without(b, b_zero_point, 0)).astype(np.float32)
+    if all(each.dtype.kind in "iu" for each in (a, b)):
+        product = _product_of_integers(a, b, a_zero_point, b_zero_point).astype(np.float32)
+    else:  # floats of 8 bits
+        wide_a, wide_b = (
+            _without(each, point, rows).astype(np.float64) for each, point, rows in ((a, a_zero_point, 1), (b, b_zero_point, 0))
+        )
+        product = _product(wide_a, wide_b).astype(np.float32)
     factor = _spread(widened(a_scale), a, 1) * _spread(widened(b_scale), b, 0) / _spread(widened(y_scale), a, 1)
     if b.ndim == 1 and factor.ndim > 1:  # as matmul drops the dimensions that it adds to vectors
         factor = factor[..., 0]

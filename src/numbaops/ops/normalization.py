@@ -5,7 +5,7 @@ Statistics are computed as a mean and the mean of squared deviations, never as a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,22 @@ def batch_normalization_14(
 ) -> tuple[Array, ...]:
     """BatchNormalization 14 and 15: Y, and in training the running mean and variance."""
     return _batch_normalization(x, scale, bias, mean, var, epsilon, momentum, bool(training_mode), True)[:3]
+
+
+@_quiet
+def scale_and_shift(
+    attributes: Mapping[str, Any], since_version: int | None, parameters: Sequence[Array], count: int
+) -> tuple[Array, Array] | None:
+    """What BatchNormalization of some version does to each of ``count`` channels: a factor and a summand, float64.
+
+    None if it trains, has statistics for each activation, or parameters of another shape.
+    """
+    trains = attributes.get("training_mode", 0) or (since_version in (1, 6) and not attributes.get("is_test"))
+    if trains or not attributes.get("spatial", 1) or any(each.shape != (count,) for each in parameters):
+        return None
+    scale, bias, mean, var = (each.astype(np.float64) for each in parameters)
+    factor = scale / np.sqrt(var + attributes["epsilon"])
+    return factor, bias - mean * factor
 
 
 @_quiet

@@ -1,0 +1,225 @@
+"""Chains of element-wise nodes over large arrays, run block by block: what lies between two nodes stays in the cache."""
+
+from __future__ import annotations
+
+import contextvars
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from numbaops.engine.steps import Fast, Step
+from numbaops.engine.values import mixed
+from numbaops.ops.normalization import scale_and_shift
+from numbaops.runtime import memory
+from numbaops.runtime.threads import split
+
+Array = np.ndarray[Any, Any]
+Kind = tuple[np.dtype[Any], tuple[int, ...]]
+"""Dtype and shape."""
+
+BLOCK = 1 << 17
+"""Bytes of a block: a few of them fit into the second cache."""
+
+LARGE = 1 << 18
+"""Elements from which an array is run over in blocks."""
+
+
+def chains(
+    steps: Sequence[Step],
+    live: Sequence[int],
+    outputs: Sequence[str],
+    constants: Mapping[str, Any],
+    seen: Mapping[str, Kind],
+    *,
+    exact: bool,
+) -> dict[int, tuple[Step, list[int]]]:
+    """The chains among steps, for values of known shapes and types.
+
+    Args:
+        steps: all steps.
+        live: the positions of those that run.
+        outputs: names of the values that are wanted after them.
+        constants: values that never change.
+        seen: the dtype and the shape of each other value.
+        exact: leave out what changes results by a rounding.
+
+    Returns:
+        For the last position of each chain, the step that takes its place, and the positions of the others.
+    """
+    takers: dict[str, set[int]] = defaultdict(set)
+    for position in live:
+        for name in (*steps[position].inputs, *steps[position].captured):
+            takers[name].add(position)
+    for name in outputs:
+        takers[name].add(-1)
+    kinds = dict(seen)
+    kinds.update((name, (value.dtype, value.shape)) for name, value in constants.items() if isinstance(value, np.ndarray))
+    links = {}
+    for position in live:
+        link = _link(steps[position], kinds, constants, exact)
+        if link is not None:
+            links[position] = link
+    found: dict[int, tuple[Step, list[int]]] = {}
+    taken: set[int] = set()
+    for position in links:
+        if position in taken:
+            continue
+        positions = [position]
+        while True:
+            value = steps[positions[-1]].outputs[0]
+            (after,) = takers[value] if len(takers[value]) == 1 else {-1}
+            if after not in links or after in taken or kinds[steps[after].outputs[0]][1] != kinds[value][1]:
+                break
+            positions.append(after)
+        taken.update(positions)
+        found[positions[-1]] = _step([steps[each] for each in positions], [links[each] for each in positions], kinds), positions[:-1]
+    return found
+
+
+@dataclass(frozen=True)
+class _Link:
+    """One node of a chain: the function, the names of its inputs, and inputs that are known already."""
+
+    function: Callable[..., Any]
+    ufunc: bool
+    inputs: tuple[str, ...]
+    known: tuple[Array, ...] = ()
+
+
+def _link(step: Step, kinds: Mapping[str, Kind], constants: Mapping[str, Any], exact: bool) -> _Link | None:
+    if step.kind != "numbaops" or len(step.outputs) != 1 or step.outputs[0] not in kinds:
+        return None
+    shape = kinds[step.outputs[0]][1]
+    if math.prod(shape) < LARGE:
+        return None
+    if step.op_type == "BatchNormalization" and not exact:
+        return _affine(step, kinds, constants)
+    names = [name for name in step.inputs if name]
+    if not step.fast.elementwise or "" in step.inputs or any(name not in kinds for name in names):
+        return None
+    if np.broadcast_shapes(*(kinds[name][1] for name in names)) != shape:
+        return None
+    return _Link(step.fast.function, step.fast.ufunc is not None, step.inputs)
+
+
+def _affine(step: Step, kinds: Mapping[str, Kind], constants: Mapping[str, Any]) -> _Link | None:
+    """BatchNormalization with known statistics as a factor and a summand for each channel."""
+    dtype, shape = kinds.get(step.inputs[0], (None, ()))
+    if dtype != np.float32 or len(shape) < 2 or any(name not in constants for name in step.inputs[1:]):
+        return None
+    parameters = [constants[name] for name in step.inputs[1:]]
+    found = scale_and_shift(vars(step.node), step.since_version, parameters, shape[1])
+    if found is None:
+        return None
+    scale, shift = (each.astype(np.float32).reshape(-1, *(1,) * (len(shape) - 2)) for each in found)
+    return _Link(_scaled, False, step.inputs[:1], (scale, shift))
+
+
+def _scaled(x: Array, scale: Array, shift: Array) -> Array:
+    result: Array = x * scale
+    result += shift
+    return result
+
+
+def _step(steps: Sequence[Step], links: Sequence[_Link], kinds: Mapping[str, Kind]) -> Step:
+    """The step that takes the place of a chain."""
+    inner = {step.outputs[0] for step in steps[:-1]}
+    inputs = tuple(dict.fromkeys(name for link in links for name in link.inputs if name not in inner))
+    dtype, shape = kinds[steps[-1].outputs[0]]
+    run = _Blocks(links, [step.outputs[0] for step in steps], inputs, [kinds[name] for name in inputs], shape, dtype)
+    fast = Fast(run, single=True, arrays=True, aliases=False, pure=True)
+    return replace(steps[-1], inputs=inputs, fast=fast)
+
+
+class _Blocks:
+    """A chain ready to run.
+
+    Args:
+        links: the nodes in order.
+        results: names of what they give.
+        inputs: names of what the chain takes.
+        kinds: the dtype and shape of each input.
+        shape: of every result.
+        dtype: of the last result.
+    """
+
+    def __init__(
+        self,
+        links: Sequence[_Link],
+        results: Sequence[str],
+        inputs: Sequence[str],
+        kinds: Sequence[Kind],
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._kinds, self._shape, self._dtype = list(kinds), shape, dtype
+        slots = {name: number for number, name in enumerate(inputs)}
+        self._known: list[Array] = []
+        self._program: list[tuple[Callable[..., Any], bool, list[int], list[int]]] = []
+        results_from = count = len(inputs) + sum(len(link.known) for link in links)
+        for link, result in zip(links, results, strict=True):
+            arguments = [slots[name] for name in link.inputs]
+            for value in link.known:
+                arguments.append(len(inputs) + len(self._known))
+                self._known.append(value)
+            # of the slots of a chain, each result is for the next node alone
+            self._program.append((link.function, link.ufunc, arguments, [slot for slot in set(arguments) if slot >= results_from]))
+            slots[result] = count
+            count += 1
+
+    def __call__(self, *values: Array) -> Array:
+        if any((value.dtype, value.shape) != kind for value, kind in zip(values, self._kinds, strict=True)):
+            return self._run([*values, *self._known])  # a shape depends on values
+        out = memory.empty(self._shape, self._dtype, math.prod(self._shape) * self._dtype.itemsize)[0]
+        given = [*values, *self._known]
+        shape = self._shape
+        if all(value.size == 1 or (value.shape == shape and value.flags.c_contiguous) for value in given):
+            shape = (math.prod(shape),)
+            given = [value.reshape(-1) for value in given]
+        rank = len(shape)
+        given = [value.reshape((1,) * (rank - value.ndim) + value.shape) for value in given]
+        target = out.reshape(shape)
+        most = BLOCK // max(value.itemsize for value in (*given, out))
+        axis = next(axis for axis in range(rank) if math.prod(shape[axis + 1 :]) <= most)
+        rows = max(1, most // math.prod(shape[axis + 1 :]))
+        chunks = -(-shape[axis] // rows)
+
+        def work(first: int, last: int) -> None:
+            for number in range(first, last):
+                lead, chunk = divmod(number, chunks)
+                outer = np.unravel_index(lead, shape[:axis]) if axis else ()
+                place = (*(slice(at, at + 1) for at in outer), slice(chunk * rows, min(chunk * rows + rows, shape[axis])))
+                parts = [
+                    value[tuple(part if size > 1 else slice(None) for part, size in zip(place, value.shape, strict=False))]
+                    for value in given
+                ]
+                self._run(parts, target[place])
+
+        context = contextvars.copy_context()  # NumPy's error state is the caller's in every thread
+
+        def share(first: int, last: int) -> None:
+            context.copy().run(work, first, last)
+
+        split(share, math.prod(shape[:axis]) * chunks, 8 * rows * math.prod(shape[axis + 1 :]) * len(self._program))
+        return out
+
+    def _run(self, values: list[Any], out: Array | None = None) -> Array:
+        last = len(self._program) - 1
+        result: Any = None
+        for number, (function, ufunc, arguments, dying) in enumerate(self._program):
+            taken = [values[slot] for slot in arguments]
+            for slot in dying:
+                values[slot] = None
+            if ufunc and number == last and out is not None:
+                return function(*taken, out=out)  # type: ignore[no-any-return]
+            result = mixed(function, *taken) if ufunc and len(taken) == 2 else function(*taken)  # type: ignore[arg-type]
+            values.append(result)
+            del taken
+        if out is None:
+            return np.asarray(result)
+        out[...] = result
+        return out

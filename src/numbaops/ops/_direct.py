@@ -1,0 +1,295 @@
+"""Convolutions by the kernels of ``numbaops.kernels.products``: how windows lie in memory, and how weights are laid out for them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from numbaops.ops._windows import Axis
+from numbaops.ops.base import Array
+from numbaops.runtime import memory
+from numbaops.runtime.threads import split, thread_count
+
+_FEW = 2
+"""Output channels of one input channel up to which the input is walked along, not gathered."""
+
+DIRECT_FROM = 1 << 15
+"""Multiplications from which the kernel serves: fewer take NumPy less time, and need no Numba."""
+
+_NOTHING = np.empty(0, np.float32)
+
+
+def direct(x: Array, w: Array, axes: Sequence[Axis]) -> bool:
+    """Whether the kernel serves for these inputs."""
+    if x.dtype != np.float32 or len(x) * w.size * math.prod(axis.count for axis in axes) < DIRECT_FROM:
+        return False
+    from numbaops.kernels import products
+
+    return bool(products.AVAILABLE)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the elements of windows lie in a plane.
+
+    Attributes:
+        sources: for each row of the kernel, where the elements of each row of windows begin; -1 for pads.
+        cells: for each cell in a row of the kernel: where in a row of elements that of the first window lies, the first window that has
+            one there, and the window behind the last such.
+        width: windows in a row.
+        stride: elements from a window to the next.
+    """
+
+    sources: Array
+    cells: Array
+    width: int
+    stride: int
+
+
+@functools.lru_cache(maxsize=512)
+def places_of(axes: tuple[Axis, ...]) -> Places:
+    """The places for windows along the spatial axes."""
+    *outer, last = axes
+    if all(axis.plain for axis in axes):  # each element is a window: one row of them
+        size = math.prod(axis.size for axis in axes)
+        return Places(np.zeros((1, 1), np.int64), np.array([[0, 0, size]]), size, 1)
+    sources = []
+    for taps in itertools.product(*(range(axis.kernel) for axis in outer)):
+        for window in itertools.product(*(range(axis.count) for axis in outer)):
+            row = 0
+            for axis, cell, number in zip(outer, taps, window, strict=True):
+                element = number * axis.stride + cell * axis.dilation - axis.begin
+                row = row * axis.size + element if row >= 0 and 0 <= element < axis.size else -1
+            sources.append(row * last.size if row >= 0 else -1)
+    cells = np.zeros((last.kernel, 3), np.int64)
+    cells[:, 0] = np.arange(last.kernel) * last.dilation - last.begin
+    for cell, windows, _ in last.cells():
+        cells[cell, 1:] = windows.start, windows.stop
+    count = math.prod(axis.kernel for axis in outer)
+    return Places(np.array(sources, np.int64).reshape(count, -1), cells, last.count, last.stride)
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """A plane with pads, and with the phases of strides apart.
+
+    Attributes:
+        rows: for each row, which row of the plane it is; -1 for a row of pads.
+        phases: where in a stride each phase that the kernel sees begins.
+        cells: elements of each phase of a row.
+        taps: where each cell of the kernel lies, from the begin of its window.
+        starts: where each row of windows begins.
+    """
+
+    rows: Array
+    phases: Array
+    cells: int
+    taps: Array
+    starts: Array
+
+
+@functools.lru_cache(maxsize=512)
+def padded_of(axes: tuple[Axis, ...]) -> Padded:
+    """The padded plane for windows along the spatial axes."""
+    offsets = [[cell * axis.dilation for cell in range(axis.kernel)] for axis in axes]
+    phases = [sorted({offset % axis.stride for offset in some}) for axis, some in zip(axes, offsets, strict=True)]
+    extents = [max(some) // axis.stride + axis.count for axis, some in zip(axes, offsets, strict=True)]
+    radices = [len(phase) * extent for phase, extent in zip(phases, extents, strict=True)]
+    outer = axes[:-1]
+
+    def index(numbers: Sequence[int]) -> int:
+        return functools.reduce(lambda total, pair: total * pair[1] + pair[0], zip(numbers, radices, strict=False), 0)
+
+    rows = []
+    for place in itertools.product(*(range(radix) for radix in radices[:-1])):
+        row = 0
+        for at, axis, phase, extent in zip(place, outer, phases, extents, strict=False):
+            element = at % extent * axis.stride + phase[at // extent] - axis.begin
+            row = row * axis.size + element if row >= 0 and 0 <= element < axis.size else -1
+        rows.append(row)
+    taps = []
+    for cell in itertools.product(*offsets):
+        numbers = [
+            phase.index(offset % axis.stride) * extent + offset // axis.stride
+            for offset, axis, phase, extent in zip(cell, axes, phases, extents, strict=True)
+        ]
+        taps.append(index(numbers))
+    starts = [index((*place, 0)) for place in itertools.product(*(range(axis.count) for axis in outer))]
+    tables = (np.array(numbers, np.int64) for numbers in (rows, phases[-1], taps, starts))
+    row_table, phase_table, tap_table, start_table = tables
+    return Padded(row_table, phase_table, extents[-1], tap_table, start_table)
+
+
+def blocks_of_unit(blocks: int, panels: int) -> int:
+    """Blocks of rows in a unit of work, such that there are units enough for all threads to end at about the same time."""
+    threads = thread_count()
+    wanted = 8 * threads
+    return blocks if threads == 1 or panels >= wanted else max(1, blocks * panels // wanted)
+
+
+class Convolution:
+    """A convolution of float32 with known weights, laid out once.
+
+    Args:
+        w: ``[M, C / group, k1, ...]``, float32.
+        bias: ``[M]``, float32, or None.
+        group: groups of channels.
+    """
+
+    def __init__(self, w: Array, bias: Array | None, group: int) -> None:
+        self.group = group
+        self.count, self.channels = w.shape[:2]
+        self.taps = math.prod(w.shape[2:])
+        self.per_group = self.count // group
+        given = np.zeros(self.count, np.float32) if bias is None else bias
+        self._planes = self.channels == 1 and self.per_group <= _FEW
+        if self._planes:
+            self.weights, self.bias = np.ascontiguousarray(w).reshape(-1), np.ascontiguousarray(given)
+        else:
+            self._lay_out(w.reshape(self.count, self.channels, self.taps), given)
+
+    def _lay_out(self, w: Array, bias: Array) -> None:
+        from numbaops.kernels import products
+
+        rows, per_group, group = products.ROWS, self.per_group, self.group
+        self.blocks = -(-per_group // rows)
+        each = products.panel_channels(self.taps, self.channels)
+        if self.taps > 1:
+            parts = [w[:, start : start + each].transpose(0, 2, 1).reshape(self.count, -1) for start in range(0, self.channels, each)]
+            w = np.concatenate(parts, 1)
+        packed = np.zeros((group, self.blocks * rows, self.channels * self.taps), np.float32)
+        packed[:, :per_group] = w.reshape(group, per_group, -1)
+        self.weights = np.ascontiguousarray(packed.reshape(group, self.blocks, rows, -1).transpose(0, 1, 3, 2)).reshape(-1)
+        biases = np.zeros((group, self.blocks * rows), np.float32)
+        biases[:, :per_group] = bias.reshape(group, per_group)
+        self.bias = biases.reshape(-1)
+
+    def __call__(
+        self, x: Array, axes: tuple[Axis, ...], residual: Array | None = None, low: float = -math.inf, high: float = math.inf
+    ) -> Array:
+        """The windows of ``x``, ``[N, C, D1, ...]`` of float32, times the weights, plus the bias and the residual, within limits."""
+        from numbaops.kernels import products
+
+        counts = tuple(axis.count for axis in axes)
+        windows, plane = math.prod(counts), math.prod(x.shape[2:])
+        shape = (len(x), self.count, *counts)
+        result = memory.empty(shape, np.dtype(np.float32), 4 * math.prod(shape))[0]
+        flat, out = np.ascontiguousarray(x).reshape(-1), result.reshape(-1)
+        added = _NOTHING if residual is None else np.ascontiguousarray(residual).reshape(-1)
+        kernel: Any
+        fixed: Any
+        if self._planes:
+            padded, last = padded_of(axes), axes[-1]
+            fixed = (flat, plane, padded.rows, last.size, last.begin, last.stride, padded.phases, padded.cells, padded.taps, padded.starts)
+            fixed += (last.count, self.weights, self.bias, out, added, low, high, self.count, self.per_group)
+            kernel = products.convolve_planes
+            split(lambda first, stop: kernel(*fixed, first, stop), len(x) * self.count, 4 * windows * self.taps)
+            return result
+        places = places_of(axes)
+        panels = len(x) * self.group * -(-windows // products.COLUMNS)
+        each = blocks_of_unit(self.blocks, panels)
+        fixed = (flat, plane, self.group, places.sources, places.width, places.stride, places.cells, self.channels, self.weights, self.bias)
+        fixed += (out, self.per_group, windows, added, low, high, each)
+        # a multiplication and an addition take about as long as two bytes of a copy
+        work = 2 * products.ROWS * each * products.COLUMNS * self.channels * self.taps
+        kernel = products.convolve
+        split(lambda first, stop: kernel(*fixed, first, stop), panels * -(-self.blocks // each), work)
+        return result
+
+
+MATRIX_FROM = 1 << 18
+"""Multiplications from which the kernel multiplies matrices: fewer take BLAS less time."""
+
+_LEAST_ROWS = 4
+"""Rows of the first matrix from which the kernel serves: with fewer, most of a tile would be for nothing."""
+
+
+def multiplied(a: Array, b: Array) -> Array | None:
+    """The product of stacks of matrices of float32, ``[..., M, K]`` and ``[..., K, N]``; None where BLAS serves.
+
+    A BLAS of several threads would take their cores from other kernels: it lets them wait in a loop for what comes next.
+    """
+    if a.dtype != np.float32 or b.dtype != np.float32 or a.ndim < 2 or b.ndim < 2:
+        return None
+    (count, terms), width = a.shape[-2:], b.shape[-1]
+    if count < _LEAST_ROWS or b.shape[-2] != terms or a.size * width < MATRIX_FROM:
+        return None
+    if a.shape[:-2] != b.shape[:-2]:
+        if b.ndim > 2 and math.prod(b.shape[:-2]) > 1:  # they would be copied for each matrix of the other stack
+            return None
+        count = math.prod(a.shape[:-1])  # one matrix for all rows
+    from numbaops.kernels import products
+
+    if not products.AVAILABLE:
+        return None
+    stack = math.prod(a.shape[:-1]) // count
+    shape = (*a.shape[:-1], width)
+    result = memory.empty(shape, np.dtype(np.float32), 4 * math.prod(shape))[0]
+    blocks = -(-count // products.ROWS)
+    weights = np.empty(stack * blocks * products.ROWS * terms, np.float32)
+    rows = np.ascontiguousarray(a).reshape(-1)
+    lay_out: Any = products.lay_out
+    convolve: Any = products.convolve
+    split(lambda first, last: lay_out(rows, count, terms, weights, first, last), stack * blocks, 8 * products.ROWS * terms)
+    panels = stack * -(-width // products.COLUMNS)
+    each = blocks_of_unit(blocks, panels)
+    sources, cells = np.zeros((1, 1), np.int64), np.array([[0, 0, width]])
+    bias = np.zeros(stack * blocks * products.ROWS, np.float32)
+    fixed: Any = (np.ascontiguousarray(b).reshape(-1), width, stack, sources, width, 1, cells, terms, weights, bias)
+    fixed += (result.reshape(-1), count, width, _NOTHING, -math.inf, math.inf, each)
+    work = 2 * products.ROWS * each * products.COLUMNS * terms
+    split(lambda first, last: convolve(*fixed, first, last), panels * -(-blocks // each), work)
+    return result
+
+
+EXACT = 1 << 24
+"""Up to here, float32 holds every integer: sums that stay below are exact in any order."""
+
+
+def limit_of(x: Array, zero_point: Array | None) -> int:
+    """The largest distance from the zero point that elements of the type of ``x`` can have."""
+    low, high = (int(limit) for limit in (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max))
+    points = [0] if zero_point is None or not zero_point.size else [int(zero_point.min()), int(zero_point.max())]
+    return max(max(abs(low - point), abs(high - point)) for point in points)
+
+
+def integers_convolved(x: Array, w: Array, axes: tuple[Axis, ...], group: int, limit: int) -> Array | None:
+    """The convolution of integers, given as float32, modulo 2**32; None where the kernel does not serve.
+
+    Args:
+        x: ``[N, C, D1, ...]``.
+        w: ``[M, C / group, k1, ...]``.
+        axes: the windows.
+        group: groups of channels.
+        limit: what the product of an element of ``x`` and one of ``w`` does not exceed.
+    """
+    each = EXACT // max(1, limit) // max(1, math.prod(w.shape[2:]))  # channels of which sums are exact
+    if not each or not direct(x, w, axes):
+        return None
+    channels = w.shape[1]
+    total: Array | None = None
+    grouped = x.reshape(len(x), group, channels, *x.shape[2:])
+    for start in range(0, channels, each):
+        part = x if each >= channels else grouped[:, :, start : start + each].reshape(len(x), -1, *x.shape[2:])
+        found = Convolution(w[:, start : start + each], None, group)(part, axes).astype(np.int32)
+        total = found if total is None else np.add(total, found, out=total)
+    return total
+
+
+def integers_multiplied(a: Array, b: Array, limit: int) -> Array | None:
+    """The product of stacks of matrices of integers, given as float32, modulo 2**32; None where the kernel does not serve."""
+    each = EXACT // max(1, limit)
+    total: Array | None = None
+    for start in range(0, a.shape[-1], each):
+        found = multiplied(a[..., start : start + each], b[..., start : start + each, :] if b.ndim > 1 else b)
+        if found is None:
+            return None
+        found = found.astype(np.int32)
+        total = found if total is None else np.add(total, found, out=total)
+    return total

@@ -1,0 +1,128 @@
+"""Chains of element-wise nodes that run block by block, beside the same nodes run one by one."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, parser
+
+from numbaops import ReferenceEvaluator
+from numbaops.engine import blocks
+from numbaops.engine.blocks import _Blocks
+from numbaops.runtime import threads
+
+RUNS = 10
+SHAPE = (2, 3, 4, 5)
+RANDOM = np.random.default_rng(3)
+X = RANDOM.standard_normal(SHAPE).astype(np.float32)
+
+
+@pytest.fixture(autouse=True, params=[(1, 16), (3, 52), (2, 1 << 20)], ids=["one element", "some rows", "all at once"])
+def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small arrays are large here; (threads, bytes of a block)."""
+    count, size = request.param
+    monkeypatch.setattr(blocks, "LARGE", 1)
+    monkeypatch.setattr(blocks, "BLOCK", size)
+    monkeypatch.setattr(threads, "thread_count", lambda: count)
+    monkeypatch.setattr(threads, "MINIMUM_SHARE", 1)
+
+
+def model(text: str, opset: int = 17) -> ModelProto:
+    return parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]>\n{text}')
+
+
+def check(text: str, feeds: dict[str, np.ndarray], opset: int = 17, **options: Any) -> list[int]:
+    """Run often enough for a variant; returns how many nodes each of its chains has."""
+    evaluator = ReferenceEvaluator(model(text, opset), **options)
+    wanted = evaluator.run(None, feeds, intermediate=True)
+    for _ in range(RUNS):
+        for name, got in zip(evaluator.output_names_, evaluator.run(None, feeds), strict=True):
+            assert got.dtype == wanted[name].dtype
+            np.testing.assert_array_equal(got, wanted[name])
+            assert not any(np.shares_memory(got, fed) for fed in feeds.values())
+    plan = evaluator._plan(tuple(evaluator.output_names_), ())
+    seen: dict[str, Any] = {}
+    plan._step_by_step(list(feeds.values()), seen)
+    steps = plan._in_blocks([feeds[name] for name in plan.inputs], seen).steps
+    return [len(step.fast.function._program) for step in steps if isinstance(step.fast.function, _Blocks)]
+
+
+OPERANDS = [*itertools.product((1, 2), (1, 3), (1, 4), (1, 5)), (), (5,), (4, 1), (1,), (3, 1, 1), (1, 1, 5)]
+
+
+@pytest.mark.parametrize("shape", OPERANDS, ids=str)
+def test_operands_of_every_shape(shape: tuple[int, ...]) -> None:
+    other = RANDOM.standard_normal(shape).astype(np.float32)
+    text = "g (float[a,b,c,d] x, float[...] k) => (y) { s = Sub(x, k)  r = Relu(s)  m = Mul(k, r)  t = Greater(m, k)  y = Where(t, m, x) }"
+    assert check(text.replace("float[...] k", "float k"), {"x": X, "k": other}) == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "chains"),
+    [
+        ("a = Neg(x)  b = Abs(a)  c = Exp(b)  y = Sqrt(c)", [4]),
+        ("a = Neg(x)  b = Abs(x)  y = Add(a, b)", [1, 2]),
+        ("a = Sigmoid(x)  y = Mul(x, a)", [2]),
+        ("a = Sigmoid(x)  y = Mul(a, a)", [2]),
+        ("a = Neg(x)  b = Transpose <perm = [1, 0, 2, 3]> (a)  y = Abs(b)", [1, 1]),
+        ("a = Cast <to = 11> (x)  b = Neg(a)  y = Abs(b)", [2]),
+        ("a = HardSigmoid(x)  b = Elu <alpha = 0.5> (a)  c = Clip(b)  y = Max(c, x, x)", [4]),
+        ("k = Constant <value_float = 2.0> ()  a = Pow(x, k)  b = Mod <fmod = 1> (a, k)  y = Mean(b, k, x)", [3]),
+        ("n = IsNaN(x)  m = Not(n)  y = And(m, n)", [1, 2]),
+        ("y = Neg(x)", [1]),
+        ("a = ReduceMax <axes = [1, 2, 3]> (x)  b = Neg(a)  c = Abs(b)  y = Add(x, c)", [2, 1]),
+    ],
+)
+def test_chains(text: str, chains: list[int]) -> None:
+    assert check(f"g (float[a,b,c,d] x) => (y) {{ {text} }}", {"x": X}) == chains
+
+
+def test_values_that_are_wanted_end_a_chain() -> None:
+    assert check("g (float[a,b,c,d] x) => (y, a) { a = Neg(x)  b = Abs(a)  y = Exp(b) }", {"x": X}) == [1, 2]
+
+
+def test_layouts() -> None:
+    for x in (X.transpose(3, 2, 1, 0), X[::-1], X[:, 1:2], np.asfortranarray(X), X[:0]):
+        check("g (float[a,b,c,d] x) => (y) { a = Neg(x)  b = Add(a, x)  y = Abs(b) }", {"x": x})
+
+
+def test_batch_normalization_is_a_factor_and_a_summand() -> None:
+    text = """g (float[a,3,c,d] x) => (y)
+        <float[3] s = {1, 2, 3}, float[3] b = {0.5, 0, -1}, float[3] m = {0, 1, 2}, float[3] v = {1, 2, 4}>
+        { n = BatchNormalization(x, s, b, m, v)  y = Relu(n) }"""
+    evaluator = ReferenceEvaluator(model(text))
+    wanted = evaluator.run(None, {"x": X}, intermediate=True)["y"]
+    for _ in range(RUNS):
+        np.testing.assert_allclose(evaluator.run(None, {"x": X})[0], wanted, rtol=1e-5, atol=1e-5)
+    assert check(text, {"x": X}, exact=True) == [1]
+
+
+def test_shapes_that_depend_on_values() -> None:
+    text = "g (float[a,b,c,d] x) => (y) { i = NonZero(x)  f = Cast <to = 1> (i)  a = Neg(f)  y = Abs(a) }"
+    evaluator = ReferenceEvaluator(model(text))
+    for number in range(2 * RUNS):
+        x = X.copy()
+        x.reshape(-1)[: number % 5] = 0
+        assert evaluator.run(None, {"x": x})[0].shape == (4, X.size - number % 5)
+
+
+def test_warnings_are_the_callers_in_every_thread() -> None:
+    text = "g (float[a] x, float[a] z) => (y) { a = Neg(x)  m = Div(a, z)  y = Add(m, x) }"
+    evaluator = ReferenceEvaluator(model(text))
+    feeds = {"x": np.ones(100, np.float32), "z": np.zeros(100, np.float32)}
+    with np.errstate(divide="ignore"):
+        for _ in range(RUNS):
+            assert np.isinf(evaluator.run(None, feeds)[0]).all()
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        evaluator.run(None, feeds)
+
+
+def test_inputs_of_another_type_later() -> None:
+    text = "g (float[a] x, float[a] z) => (y) { a = Neg(x)  m = Mul(a, z)  y = Add(m, x) }"
+    evaluator = ReferenceEvaluator(model(text))
+    for kind in (np.float32, np.float64) * RUNS:
+        x = np.arange(100, dtype=kind)
+        np.testing.assert_array_equal(evaluator.run(None, {"x": x, "z": x})[0], -x * x + x)

@@ -1,0 +1,218 @@
+"""Chains that one step runs, beside the same nodes run one by one."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, helper, numpy_helper
+
+import numbaops
+from numbaops import ReferenceEvaluator
+from numbaops.engine.fusion import _Fused
+from numbaops.kernels import products
+
+RANDOM = np.random.default_rng(7)
+COUNT, CHANNELS, SIZE = 12, 6, 20
+X = RANDOM.standard_normal((2, CHANNELS, SIZE, SIZE)).astype(np.float32)
+R = RANDOM.standard_normal((2, COUNT, SIZE, SIZE)).astype(np.float32)
+
+
+def constant(*shape: int, low: float = -1.0) -> np.ndarray:
+    return RANDOM.uniform(low, 1, shape).astype(np.float32)
+
+
+CONSTANTS = {
+    "w": constant(COUNT, CHANNELS, 3, 3),
+    "g": constant(COUNT, CHANNELS // 2, 3, 3),
+    "b": constant(COUNT),
+    **{name: constant(COUNT, low=0.1) for name in ("scale", "shift", "mean", "var")},
+    "factor": constant(COUNT, 1, 1),
+    "summand": constant(1, COUNT, 1, 1),
+    "number": constant(1),
+    "plane": constant(SIZE, SIZE),
+    "low": np.float32(0.2).reshape(()),
+    "high": np.float32(0.7).reshape(1),
+}
+
+LINKS = {
+    "bn": ("BatchNormalization", ["scale", "shift", "mean", "var"], {"epsilon": 0.01}),
+    "mul": ("Mul", ["factor"], {}),
+    "add": ("Add", ["summand"], {}),
+    "scalar": ("Mul", ["number"], {}),
+    "plane": ("Add", ["plane"], {}),
+    "residual": ("Add", ["r"], {}),
+    "sum": ("Sum", ["r"], {}),
+    "relu": ("Relu", [], {}),
+    "clip": ("Clip", ["low", "high"], {}),
+    "floor": ("Clip", ["low"], {}),
+    "ceiling": ("Clip", ["", "high"], {}),
+}
+GOES_IN = set(LINKS) - {"plane"}
+
+
+def model(links: list[str], bias: bool = True, kind: int = 1, opset: int = 15, weights: str = "w", outputs: str = "") -> ModelProto:
+    group = 2 if weights == "g" else 1
+    nodes = [helper.make_node("Conv", ["x", weights, *["b"] * bias], ["v0"], pads=[1] * 4, group=group)]
+    for number, link in enumerate(links):
+        op_type, others, attributes = LINKS[link]
+        nodes.append(helper.make_node(op_type, [f"v{number}", *others], [f"v{number + 1}"], **attributes))
+    dtype = numbaops.element_type(kind).dtype
+    names = {name for node in nodes for name in node.input} & set(CONSTANTS)
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(name, kind, None) for name in "xr"],
+        [helper.make_tensor_value_info(name, kind, None) for name in outputs.split() or [f"v{len(links)}"]],
+        initializer=[numbaops.from_array(CONSTANTS[name].astype(dtype), name) for name in sorted(names)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def fused(evaluator: ReferenceEvaluator) -> int:
+    """How many nodes went into a later one."""
+    return len(evaluator._plan(tuple(evaluator.output_names_), ()).fused)
+
+
+def both(made: ModelProto, x: np.ndarray, r: np.ndarray, **options: Any) -> tuple[Any, Any, int]:
+    evaluator = ReferenceEvaluator(made, **options)
+    one_by_one = evaluator.run(None, {"x": x, "r": r}, intermediate=True)
+    results = [evaluator.run(None, {"x": x, "r": r})[0] for _ in range(10)]
+    for again in results[1:]:
+        np.testing.assert_array_equal(again, results[0])
+    return results[0], one_by_one[evaluator.output_names_[0]], fused(evaluator)
+
+
+CHAINS = [[first] for first in LINKS] + [list(pair) for pair in itertools.product(LINKS, repeat=2)]
+CHAINS += [["bn", "mul", "add", "relu"], ["bn", "residual", "relu"], ["add", "bn", "sum", "clip", "relu"], ["residual", "bn", "relu"]]
+
+
+@pytest.mark.parametrize("weights", ["w", "g"])
+@pytest.mark.parametrize("links", CHAINS, ids="-".join)
+def test_every_chain(links: list[str], weights: str) -> None:
+    got, wanted, count = both(model(links, weights=weights), X, R)
+    np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+    first = next((number for number, link in enumerate(links) if link not in GOES_IN), len(links))
+    assert (count > 0) == (first > 0)
+
+
+@pytest.mark.parametrize("links", [["relu"], ["residual", "clip"], ["bn", "relu"], ["mul", "residual"]], ids="-".join)
+def test_exact_gives_what_the_nodes_give(links: list[str]) -> None:
+    got, wanted, count = both(model(links), X, R, exact=True)
+    np.testing.assert_array_equal(got, wanted)
+    assert (count > 0) == (links[0] in ("relu", "residual"))
+
+
+@pytest.mark.parametrize("links", [["bn", "residual", "relu"], ["relu"], ["mul"]], ids="-".join)
+def test_other_types_and_shapes_go_one_by_one(links: list[str]) -> None:
+    for x, r in (
+        (X.astype(np.float64), R.astype(np.float64)),
+        (X, R[:1]),
+        (X, R[:, :1]),
+        (X[:, :, :2, :2], R[:, :, :2, :2]),
+        (X[:0], R[:0]),
+    ):
+        made = model(links)
+        try:
+            wanted = ReferenceEvaluator(made).run(None, {"x": x, "r": r}, intermediate=True)[f"v{len(links)}"]
+        except numbaops.NumbaopsError as error:
+            with pytest.raises(type(error)):
+                ReferenceEvaluator(made).run(None, {"x": x, "r": r})
+            continue
+        evaluator = ReferenceEvaluator(made)
+        for _ in range(3):
+            (got,) = evaluator.run(None, {"x": x, "r": r})
+            assert got.dtype == wanted.dtype
+            np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", [10, 16], ids=["float16", "bfloat16"])
+def test_halves_are_rounded_once(kind: int) -> None:
+    dtype = numbaops.element_type(kind).dtype
+    made = model(["bn", "residual", "relu"], kind=kind, opset=22)
+    got, wanted, count = both(made, X.astype(dtype), R.astype(dtype))
+    assert count == 3
+    assert both(made, X.astype(dtype), R.astype(dtype), exact=True)[2] == 0
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got.astype(np.float32), wanted.astype(np.float32), rtol=2**-6, atol=0.05)
+
+
+def test_values_that_others_take_stay() -> None:
+    for outputs, count in (("v3", 3), ("v3 v1", 1), ("v3 v2", 2), ("v3 v0", 0)):
+        evaluator = ReferenceEvaluator(model(["bn", "residual", "relu"], outputs=outputs))
+        wanted = evaluator.run(None, {"x": X, "r": R}, intermediate=True)
+        for name, got in zip(outputs.split(), evaluator.run(None, {"x": X, "r": R}), strict=True):
+            np.testing.assert_allclose(got, wanted[name], rtol=2e-5, atol=2e-5)
+        # what comes after a value that is wanted may still go in elsewhere; the convolution takes in what is before it
+        assert fused(evaluator) <= count
+
+
+def test_a_value_added_to_itself() -> None:
+    made = model(["residual"])
+    made.graph.node[1].input[1] = "v0"
+    got, wanted, _ = both(made, X, R)
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_statistics_that_train_stay() -> None:
+    made = model(["bn", "relu"])
+    made.graph.node[1].attribute.append(helper.make_attribute("training_mode", 1))
+    made.graph.node[1].output.extend(["m", "s"])
+    got, wanted, count = both(made, X, R)
+    np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+    assert count == 0
+
+
+@pytest.mark.parametrize("opset", [1, 6, 7, 9, 14])
+def test_versions(opset: int) -> None:
+    made = model(["bn", "relu"], opset=opset)
+    if opset < 7:
+        made.graph.node[1].attribute.append(helper.make_attribute("is_test", 1))
+    if opset < 6:
+        del made.graph.node[1].attribute[:]
+        made.graph.node[1].attribute.extend([helper.make_attribute("is_test", 1), helper.make_attribute("consumed_inputs", [0] * 5)])
+    got, wanted, count = both(made, X, R)
+    np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+    assert count == 2
+
+
+def test_limits_that_are_attributes() -> None:
+    made = model(["relu"], opset=6)
+    made.graph.node[1].op_type = "Clip"
+    made.graph.node[1].attribute.append(helper.make_attribute("max", 0.5))
+    got, wanted, count = both(made, X, R)
+    np.testing.assert_array_equal(got, wanted)
+    assert count == 1
+
+
+def test_errors_name_the_convolution() -> None:
+    evaluator = ReferenceEvaluator(model(["bn", "relu"]))
+    for _ in range(3):
+        with pytest.raises(numbaops.NumbaopsError, match=r"Conv-11 .*channels"):
+            evaluator.run(None, {"x": X[:, :5], "r": R})
+
+
+@pytest.mark.skipif(not products.AVAILABLE, reason="without the JIT nothing is fused at run time")
+def test_the_kernel_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator = ReferenceEvaluator(model(["bn", "residual", "relu"]))
+    evaluator.run(None, {"x": X, "r": R})
+    (step,) = (step for step in evaluator._plan(("v3",), ()).steps if isinstance(step.fast.function, _Fused))
+    assert step.inputs == ("x", "r")
+    assert step.fast.function._kernel(X, R) is not None
+    text = evaluator.explain()
+    assert text.count("goes into a later step") == 3
+
+
+def test_models_of_older_tools_have_weights_of_nodes() -> None:
+    """Weights that a node computes from constants are folded before."""
+    made = model(["relu"])
+    weights = numpy_helper.from_array(CONSTANTS["w"], "value")
+    del made.graph.initializer[:]
+    made.graph.initializer.append(numpy_helper.from_array(CONSTANTS["b"], "b"))
+    made.graph.node.insert(0, onnx.helper.make_node("Constant", [], ["w"], value=weights))
+    got, wanted, count = both(made, X, R)
+    np.testing.assert_array_equal(got, wanted)
+    assert count == 1
