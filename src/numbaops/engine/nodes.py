@@ -21,7 +21,7 @@ from numbaops.engine.steps import Fast
 from numbaops.engine.values import as_value, mixed
 from numbaops.errors import InvalidTypeError, InvalidValueError, NumbaopsError
 from numbaops.ops.base import BoundOperator
-from numbaops.ops.generator import Constant
+from numbaops.ops.generator import Constant, ConstantOfShape
 from numbaops.ops.leaf import Leaf
 from numbaops.ops.leaves import LEAVES
 from numbaops.opset import NEWEST_OPSET, OPERATOR_VERSIONS, OperatorVersion, operators, resolve
@@ -171,7 +171,8 @@ class OwnOperator(Node):
             result = self.bound.result
             return Fast(lambda: result, single=True, arrays=True, pure=True)
         single = len(self.bound.version.outputs) == 1
-        return Fast(self.bound.__call__, single=single, arrays=single, aliases=False, pure=True)
+        lazy = self.bound.view if isinstance(self.bound, ConstantOfShape) else None
+        return Fast(self.bound.__call__, single=single, arrays=single, aliases=False, pure=True, lazy=lazy)
 
 
 def _value(attribute: AttributeProto, version: OperatorVersion, check_types: bool, read_external: Callable[[TensorProto], Any]) -> Any:

@@ -168,7 +168,7 @@ class Plan:
             values = [self.constants[name] if name else None for name in names]
             try:
                 with np.errstate(all="ignore"):
-                    results = several(step.fast.function(*values), len(step.outputs))
+                    results = several(step.fast.lazy(*values) if step.fast.lazy else step.fast.function(*values), len(step.outputs))
             except Exception:  # the run will say so, if it comes to this node
                 continue
             sizes = [0 if step.op_type == "Constant" else nbytes_held(result) for result in results]

@@ -35,6 +35,7 @@ class Fast:
         given: code of the caller runs in it, which may do anything.
         renames: it gives its input as it is.
         elementwise: each element of the output depends on those at its place alone; inputs are stretched as NumPy does it.
+        lazy: gives the same without the memory for it, for who only reads it.
         prepared: takes the inputs that are constant, and ``...`` for each other one; returns what to call in the place of ``function``,
             or None.
     """
@@ -49,6 +50,7 @@ class Fast:
     given: bool = False
     renames: bool = False
     elementwise: bool = False
+    lazy: Callable[..., Any] | None = None
     prepared: Callable[..., Callable[..., Any] | None] | None = None
 
 

@@ -206,7 +206,7 @@ class Convolution:
 MATRIX_FROM = 1 << 18
 """Multiplications from which the kernel multiplies matrices: fewer take BLAS less time."""
 
-_LEAST_ROWS = 4
+LEAST_ROWS = 4
 """Rows of the first matrix from which the kernel serves: with fewer, most of a tile would be for nothing."""
 
 
@@ -218,7 +218,7 @@ def multiplied(a: Array, b: Array) -> Array | None:
     if a.dtype != np.float32 or b.dtype != np.float32 or a.ndim < 2 or b.ndim < 2:
         return None
     (count, terms), width = a.shape[-2:], b.shape[-1]
-    if count < _LEAST_ROWS or b.shape[-2] != terms or a.size * width < MATRIX_FROM:
+    if count < LEAST_ROWS or b.shape[-2] != terms or a.size * width < MATRIX_FROM:
         return None
     if a.shape[:-2] != b.shape[:-2]:
         if b.ndim > 2 and math.prod(b.shape[:-2]) > 1:  # they would be copied for each matrix of the other stack

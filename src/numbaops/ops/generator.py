@@ -193,6 +193,10 @@ class ConstantOfShape(BoundOperator):
             self.memo.keep(shape.tobytes() if type(shape) is ndarray and shape.dtype is _INT64 else dimensions, result)
         return result
 
+    def view(self, shape: Any) -> Array:
+        """The tensor as a read-only view of one element, whatever its shape."""
+        return np.broadcast_to(self.element.array, self._dimensions(shape))
+
     def _dimensions(self, shape: Any) -> tuple[int, ...]:
         if isinstance(shape, ndarray) and not isinstance(shape, np.ma.MaskedArray):
             integers = shape.dtype.kind == "i" and shape.dtype.itemsize == 8 if self.check_types else shape.dtype.kind in "iu"

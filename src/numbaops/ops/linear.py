@@ -6,13 +6,14 @@ onnx__Einsum.html, onnx__Det.html
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from numbaops.casting import cast
 from numbaops.errors import InvalidValueError
-from numbaops.ops._direct import integers_multiplied, limit_of, multiplied
+from numbaops.ops._direct import LEAST_ROWS, MATRIX_FROM, integers_multiplied, limit_of, multiplied
 from numbaops.ops._precision import narrowed, wide_dtype, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
@@ -21,6 +22,21 @@ from numbaops.ops.leaf import Leaf
 def matmul(a: Array, b: Array) -> Array:
     """MatMul: as ``numpy.matmul``, stacks of matrices broadcast, vectors as a row before and a column behind."""
     return narrowed(_product(widened(a), widened(b)), a.dtype)
+
+
+class MatMul:
+    """MatMul, with a second factor that may be known."""
+
+    def __call__(self, a: Array, b: Array) -> Array:
+        """The product."""
+        return matmul(a, b)
+
+    def prepared(self, a: Any, b: Any) -> Callable[..., Array] | None:
+        """The same where B is known, ``...`` standing for what is not: one that repeats its elements in memory is laid out."""
+        if b is ... or 0 not in b.strides:
+            return None
+        known = np.ascontiguousarray(b)
+        return lambda a, _=None: matmul(a, known)
 
 
 def _product(a: Array, b: Array) -> Array:
@@ -37,7 +53,7 @@ def _product(a: Array, b: Array) -> Array:
     return y  # type: ignore[no-any-return]
 
 
-def gemm(a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0) -> Array:
+def gemm(a: Array, b: Array, c: Array | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0) -> Array:
     """Gemm: alpha * A * B + beta * C, of matrices of which each may come transposed; C may be less than a matrix."""
     if a.ndim != 2 or b.ndim != 2:
         raise InvalidValueError(f"A and B have the shapes {list(a.shape)} and {list(b.shape)}; allowed: rank 2")
@@ -51,6 +67,43 @@ def gemm(a: Array, b: Array, c: Array | None = None, alpha: float = 1.0, beta: f
         except ValueError:
             raise InvalidValueError(f"C has the shape {list(c.shape)}; allowed: what broadcasts to {list(y.shape)}") from None
     return narrowed(y, a.dtype)
+
+
+class Gemm:
+    """Gemm: alpha * A * B + beta * C."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self._attributes = attributes
+
+    def __call__(self, a: Array, b: Array, c: Array | None = None) -> Array:
+        """The output."""
+        return gemm(a, b, c, **self._attributes)
+
+    def prepared(self, a: Any, b: Any, c: Any = None) -> Callable[..., Array] | None:
+        """The same where B is known, ``...`` standing for what is not."""
+        return None if b is ... or b.ndim != 2 else PreparedGemm(self._attributes, b)
+
+
+class PreparedGemm:
+    """A Gemm whose B is known: it is laid out once, by columns for BLAS, by rows for the kernel, which serves for many rows of A.
+
+    Args:
+        attributes: of the operator.
+        b: the second matrix.
+    """
+
+    def __init__(self, attributes: dict[str, Any], b: Array) -> None:
+        self._given, self._by_rows = attributes, {**attributes, "transB": 0}
+        self._b = np.ascontiguousarray(b)
+        self._rows = None if attributes.get("transB") else self._b
+
+    def __call__(self, a: Array, _: Any = None, c: Array | None = None) -> Array:
+        """The output; B is the one that is known."""
+        if self._rows is None and a.size * len(self._b) >= MATRIX_FROM and len(a) >= LEAST_ROWS and not self._given.get("transA"):
+            self._rows = np.ascontiguousarray(self._b.T)
+        if self._rows is None:
+            return gemm(a, self._b, c, **self._given)
+        return gemm(a, self._rows, c, **self._by_rows)
 
 
 def _scaled(x: Array, factor: float) -> Array:
@@ -159,8 +212,8 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf("Det", (11, 22), det),
     Leaf("Einsum", (12, 28), einsum, aliases=True),
     Leaf("Gemm", (1, 6), gemm_with_broadcast, bind=True),
-    Leaf("Gemm", (7, 9, 11, 13), gemm),
-    Leaf("MatMul", (1, 9, 13), matmul),
+    Leaf("Gemm", (7, 9, 11, 13), Gemm, bind=True),
+    Leaf("MatMul", (1, 9, 13), MatMul, bind=True),
     Leaf("MatMulInteger", (10,), matmul_integer),
     Leaf("QLinearMatMul", (10, 21), qlinear_matmul),
 )
