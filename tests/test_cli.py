@@ -19,7 +19,8 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from numba import config
+from onnx import TensorProto, helper, numpy_helper, parser
 
 pytest.importorskip("cyclopts")
 
@@ -29,6 +30,7 @@ from numbaops.cli.compare import difference
 from numbaops.cli.report import number, seconds, statistics
 from numbaops.dtypes import BY_NAME, ELEMENT_TYPES
 from numbaops.runtime import jit
+from processes import run_python
 
 INFINITY, NAN = float("inf"), float("nan")
 
@@ -740,6 +742,23 @@ def test_warmup(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     result = command("warmup", "--cache-dir", tmp_path / "kernels")
     assert " ".join(result.out.split()).startswith("compiled 1 kernel, 3 were cached already, in ")
     assert (tmp_path / "kernels").is_dir()
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="there is nothing to compile")
+def test_warmup_for_a_model(tmp_path: Path) -> None:
+    """In processes of their own: the second one finds what the first one compiled."""
+    weights = ", ".join(["0.5"] * 576)
+    text = f"g (float[N,8,32,32] x) => (y) <float[8,8,3,3] w = {{{weights}}}> {{ a = Conv(x, w)  y = Relu(a) }}"
+    made = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    onnx.save(made, tmp_path / "m.onnx")
+    code = f"from numbaops.cli import main; main(['warmup', {str(tmp_path / 'm.onnx')!r}, '--dim', 'N=2', '--json'])"
+    found = [json.loads(run_python(code, NUMBAOPS_CACHE_DIR=str(tmp_path / "kernels"))) for _ in range(2)]
+    assert [facts["compiled"] > 0 for facts in found] == [True, False]
+    assert "cached" not in found[0]
+
+
+def test_warmup_with_sizes_and_no_model(command: Command) -> None:
+    assert one_line_error(command("warmup", "--dim", "N=2")) == "--dim needs a MODEL"
 
 
 @pytest.mark.usefixtures("four_kernels")

@@ -142,10 +142,12 @@ def info(*, json: Flag = False) -> None:
 
 
 @app.command
-def warmup(*, cache_dir: Path | None = None, json: Flag = False) -> None:
-    """Compile every kernel ahead of time and keep it in the cache folder.
+def warmup(model: Path | None = None, /, *, dim: Several = (), cache_dir: Path | None = None, json: Flag = False) -> None:
+    """Compile kernels ahead of time and keep them in the cache folder: those that MODEL needs, or all.
 
     Args:
+        model: An ONNX model, which is run a few times on drawn inputs. Without it, every kernel is compiled.
+        dim: NAME=SIZE, the size of a symbolic dimension of drawn inputs; else it is 1. May be given several times.
         cache_dir: The cache folder; a program that is to use it needs NUMBAOPS_CACHE_DIR set to it.
             [default: NUMBAOPS_CACHE_DIR, else a folder in the user's cache]
         json: Print JSON instead of a sentence.
@@ -154,4 +156,4 @@ def warmup(*, cache_dir: Path | None = None, json: Flag = False) -> None:
         os.environ["NUMBAOPS_CACHE_DIR"] = str(cache_dir.absolute())
     from numbaops.cli.info import warm_up
 
-    warm_up(as_json=json)
+    warm_up(model, dims=dim, as_json=json)

@@ -6,14 +6,14 @@ import importlib.metadata
 import platform
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numbaops
 from numbaops.cli import report
 from numbaops.dtypes import ElementType
-from numbaops.errors import EvaluationError
+from numbaops.errors import EvaluationError, InvalidValueError
 from numbaops.opset import NEWEST_OPSET, OperatorVersion, operators
 
 _PACKAGES = ("numbaops", "numpy", "numba", "llvmlite", "onnx", "ml_dtypes", "onnxruntime")
@@ -147,11 +147,16 @@ def can_write(folder: Path) -> bool:
         return False
 
 
-def warm_up(*, as_json: bool) -> None:
-    """Compile every kernel, and say what was done."""
-    from numbaops import casting, quantization
+_RUNS = 10
+"""Runs after which a plan has the variant that it keeps for the shapes of its inputs."""
+
+
+def warm_up(model: Path | None, *, dims: Sequence[str], as_json: bool) -> None:
+    """Compile every kernel, or those that a model needs, and say what was done."""
     from numbaops.runtime import jit
 
+    if model is None and dims:
+        raise InvalidValueError("--dim needs a MODEL")
     folder = jit.cache_directory()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -160,19 +165,46 @@ def warm_up(*, as_json: bool) -> None:
     if not can_write(folder):
         raise EvaluationError(_unwritable(folder, "no file can be made there"))
     started = time.perf_counter()
-    casting.prepare()
-    quantization.prepare()
-    with report.steps("compiling") as show:
-        compiled, cached = jit.warm_up(show)
+    if model is None:
+        compiled, cached = _compile_all()
+        known = f", {cached} were cached already"
+    else:
+        compiled, cached, known = _compile_for(model, dims), None, ""
     took = time.perf_counter() - started
     if as_json:
-        report.print_json({"compiled": compiled, "cached": cached, "folder": str(folder), "seconds": took})
+        facts = {"compiled": compiled, "cached": cached, "folder": str(folder), "seconds": took}
+        report.print_json({name: value for name, value in facts.items() if value is not None})
     elif not _compiles():
         report.print_line("nothing to compile: NUMBA_DISABLE_JIT is set")
     else:
-        report.print_line(
-            f"compiled {report.count(compiled, 'kernel')}, {cached} were cached already, in {report.seconds(took)}; cache folder: {folder}"
-        )
+        report.print_line(f"compiled {report.count(compiled, 'kernel')}{known}, in {report.seconds(took)}; cache folder: {folder}")
+
+
+def _compile_all() -> tuple[int, int]:
+    from numbaops import casting, quantization
+    from numbaops.runtime import jit
+
+    casting.prepare()
+    quantization.prepare()
+    with report.steps("compiling") as show:
+        return jit.warm_up(show)
+
+
+def _compile_for(path: Path, dims: Sequence[str]) -> int:
+    """Run a model until it has compiled what it needs."""
+    from numbaops.cli.inputs import collect, declared_inputs
+    from numbaops.reference import ReferenceEvaluator
+    from numbaops.runtime import jit
+
+    with report.progress(1 + _RUNS) as step, report.compilations(step):
+        step("loading")
+        evaluator = ReferenceEvaluator(path)
+        feeds, _ = collect(declared_inputs(evaluator.proto_), source=None, files=(), sizes=dims, seed=0)
+        before = jit.compiled()
+        for number in range(1, _RUNS + 1):
+            step(f"run {number} of {_RUNS}")
+            evaluator.run(None, dict(feeds))
+        return jit.compiled() - before
 
 
 def _unwritable(folder: Path, why: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,22 +85,54 @@ def steps(what: str) -> Iterator[Callable[[int, int, str], None]]:
         yield show
 
 
+class Step:
+    """What :func:`progress` yields: call it with the name of each step as it begins."""
+
+    def __init__(self, total: int, show: Callable[[int, int, str], None]) -> None:
+        self._total, self._show = total, show
+        self._done, self._name = -1, ""
+
+    def __call__(self, name: str) -> None:
+        self._done, self._name = self._done + 1, name
+        self._show(self._done, self._total, name)
+
+    def note(self, text: str) -> None:
+        """Show what happens within the step."""
+        self._show(max(0, self._done), self._total, f"{self._name}: {text}")
+
+
 @contextmanager
-def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Like :func:`steps`, for ``total`` steps that are named as they begin.
-
-    Yields:
-        A function to call with the name of the step.
-    """
-    done = -1
+def progress(total: int) -> Iterator[Step]:
+    """Like :func:`steps`, for ``total`` steps that are named as they begin."""
     with steps("") as show:
+        yield Step(total, show)
 
-        def step(name: str) -> None:
-            nonlocal done
-            done += 1
-            show(done, total, name)
 
-        yield step
+class _Notes(logging.Handler):
+    def __init__(self, step: Step) -> None:
+        super().__init__(logging.INFO)
+        self._step = step
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno > logging.INFO:
+            if logging.lastResort is not None:  # which would have it if there were no handler
+                logging.lastResort.handle(record)
+        else:
+            self._step.note(record.getMessage())
+
+
+@contextmanager
+def compilations(step: Step) -> Iterator[None]:
+    """Show in a progress bar which kernels are compiled meanwhile."""
+    logger, notes = logging.getLogger("numbaops"), _Notes(step)
+    level = logger.level
+    logger.addHandler(notes)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(notes)
+        logger.setLevel(level)
 
 
 def type_name(value: Any) -> str:

@@ -60,7 +60,7 @@ def run_model(
     if target is not None and inputs is not None and target == inputs.resolve():
         raise InvalidValueError(f"--save {save}: the inputs are read from there")
     runs = repeat or (_RUNS_TO_COMPARE if compare else 1)
-    with report.progress(1 + runs * (2 if compare else 1) + bool(profile)) as step:
+    with report.progress(1 + runs * (2 if compare else 1) + bool(profile)) as step, report.compilations(step):
         step("loading")
         file = _carried_model() if path is None else path
         evaluator, load_seconds = _timed(lambda: ReferenceEvaluator(file))

@@ -93,6 +93,11 @@ def warm_up(progress: Callable[[int, int, str], None] | None = None) -> tuple[in
     return compiled, len(work) - compiled
 
 
+def compiled() -> int:
+    """How many kernels this process has compiled: those that it did not find on disk."""
+    return sum(sum(dispatcher.stats.cache_misses.values()) for dispatcher, _ in _REGISTRY if hasattr(dispatcher, "stats"))
+
+
 @functools.cache
 def _source_hash() -> str:
     """Hash of every source file of the package and of the compilers' versions (about 2 ms)."""
@@ -188,11 +193,14 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         return tuple(map(str, arguments)), codegen.magic_tuple(), (config.BOUNDSCHECK, config.OPT, config.DEBUGINFO_DEFAULT)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = None
         try:
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
         except Exception as error:  # damaged or unreadable files raise anything, e.g. UnpicklingError or EOFError
             self._give_up("read", error)
-            return None
+        if found is None:
+            log.info("compiling %s", self._py_func.__name__)
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
