@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, helper, numpy_helper, parser
 
 import numbaops
 from numbaops import ReferenceEvaluator
@@ -204,6 +204,37 @@ def test_the_kernel_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert step.fast.function._kernel(X, R) is not None
     text = evaluator.explain()
     assert text.count("goes into a later step") == 3
+
+
+SCALED = """g (%s[2,12,N,N] x) => (y) <float[12] s = {%s}, float[12,1,1] m = {%s}, float[1,12,1,1] a = {%s}, float[12] v = {%s}>
+    { n = BatchNormalization(x, s, s, s, v)  p = Mul(m, n)  q = Add(p, a)  y = Relu(q) }"""
+
+
+def scaled(kind: str = "float") -> ModelProto:
+    numbers = ", ".join(str(number) for number in np.linspace(0.5, 2, 12))
+    return parser.parse_model('<ir_version: 8, opset_import: ["" : 15]>' + SCALED % (kind, numbers, numbers, numbers, numbers))
+
+
+@pytest.mark.parametrize("size", [2, 50])
+def test_channels_are_scaled_without_a_convolution(size: int) -> None:
+    x = RANDOM.standard_normal((2, 12, size, size)).astype(np.float32)
+    x[0, 0, 0, 0] = np.nan
+    evaluator = ReferenceEvaluator(scaled())
+    wanted = evaluator.run(None, {"x": x}, intermediate=True)["y"]
+    for _ in range(10):
+        np.testing.assert_allclose(evaluator.run(None, {"x": x})[0], wanted, rtol=1e-5, atol=1e-5)
+    assert fused(evaluator) == 3
+    assert fused(ReferenceEvaluator(scaled(), exact=True)) == 0
+
+
+def test_scaled_channels_of_other_inputs_go_one_by_one() -> None:
+    evaluator = ReferenceEvaluator(scaled())
+    for x in (RANDOM.standard_normal((1, 12, 300, 300)).astype(np.float32), RANDOM.standard_normal((12, 12, 300)).astype(np.float32)):
+        wanted = evaluator.run(None, {"x": x}, intermediate=True)["y"]
+        for _ in range(10):
+            (got,) = evaluator.run(None, {"x": x})
+            assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_models_of_older_tools_have_weights_of_nodes() -> None:

@@ -1,10 +1,10 @@
-"""Chains of nodes that become one step: a convolution, what scales and shifts its channels, a summand, and limits."""
+"""Chains of nodes that become one step: a convolution, or none, what scales and shifts channels, a summand, and limits."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from numbaops.engine.nodes import LeafOperator
 from numbaops.engine.steps import Fast, Step
 from numbaops.engine.values import as_value, mixed
+from numbaops.ops._direct import ScaledPlanes
 from numbaops.ops.convolution import Conv, ConvChain
 from numbaops.ops.elementwise import clip_limits
 from numbaops.ops.normalization import scale_and_shift
@@ -46,40 +47,74 @@ def fuse(
     taken: set[int] = set()
     for position in live:
         step = steps[position]
-        if position in taken or not isinstance(step.fast.function, Conv):
-            continue
-        chain = _Chain(step, constants)
-        if not chain.usable:
+        chain = None if position in taken else _head(step, constants, exact)
+        if chain is None:
             continue
         positions = [position]
         while (after := next_of.get(steps[positions[-1]].outputs[0])) is not None and after not in taken:
             if not chain.take(steps[after], steps[positions[-1]].outputs[0], exact):
                 break
             positions.append(after)
-        if len(positions) > 1:
+        if len(positions) > chain.least:
             taken.update(positions)
             found[positions[-1]] = chain.step([steps[each] for each in positions]), positions[:-1]
     return found
 
 
-class _Chain:
-    """A convolution, and what of the nodes after it goes into it."""
+def _head(step: Step, constants: Mapping[str, Any], exact: bool) -> _Chain | None:
+    """The chain that a step begins, if it is a convolution of known weights, or scales and shifts channels."""
+    if any(name and name not in constants for name in step.inputs[1:]):
+        return None
+    known = [constants[name] if name else None for name in step.inputs[1:]]
+    conv = step.fast.function
+    if isinstance(conv, Conv):
+        w, bias = (*known, None)[:2]
+        if w is None or w.dtype.itemsize > 4 or w.ndim < 3:
+            return None
+        return _Chain(step, constants, len(w), w.ndim, w.dtype, lambda *after: ConvChain(conv, w, bias, *after))
+    if exact or step.op_type != "BatchNormalization" or step.kind != "numbaops" or len(step.outputs) != 1:
+        return None
+    parameters: list[Array] = [value for value in known if value is not None]
+    found = scale_and_shift(vars(step.node), step.since_version, parameters, parameters[0].size)
+    if found is None:
+        return None
+    chain = _Chain(step, constants, parameters[0].size, None, None, None)
+    chain.scale, chain.shift = found
+    return chain
 
-    def __init__(self, conv: Step, constants: Mapping[str, Any]) -> None:
-        self._conv = conv
-        self._constants = constants
-        known = [constants.get(name) if name else None for name in conv.inputs[1:]]
-        self.usable = all(not name or value is not None for name, value in zip(conv.inputs[1:], known, strict=True))
-        self._w, self._bias = (*known, None)[:2] if self.usable else (None, None)
-        self.usable = self.usable and self._w is not None and self._w.dtype.itemsize <= 4 and self._w.ndim > 2
-        self._scale: Array | None = None
-        self._shift: Array | None = None
+
+class _Chain:
+    """What one step does in the place of several, as far as nodes are taken in.
+
+    Args:
+        head: the first step.
+        constants: values that never change.
+        count: channels of its output.
+        rank: dimensions of its output, or None if only a run shows them.
+        dtype: the type of the weights, or None if there are none.
+        convolve: makes what runs of scale, shift and limits; None if there is no convolution.
+    """
+
+    def __init__(
+        self,
+        head: Step,
+        constants: Mapping[str, Any],
+        count: int,
+        rank: int | None,
+        dtype: np.dtype[Any] | None,
+        convolve: Callable[..., ConvChain] | None,
+    ) -> None:
+        self._head, self._constants = head, constants
+        self._count, self._rank, self._dtype, self._convolve = count, rank, dtype, convolve
+        self.least = 0 if convolve is None else 1  # a convolution alone needs no chain
+        self.scale: Array | None = None
+        self.shift: Array | None = None
         self._residual: str | None = None
         self._low, self._high = -math.inf, math.inf
         self._limited = False
 
     def take(self, step: Step, value: str, exact: bool) -> bool:
-        """Whether the step that takes ``value`` goes into the convolution; if so, it is taken in."""
+        """Whether the step that takes ``value`` goes into the chain; if so, it is taken in."""
         if step.kind != "numbaops" or not isinstance(step.node, LeafOperator) or self._limited or len(step.outputs) != 1:
             return False
         if step.op_type in ("Relu", "Clip"):
@@ -94,12 +129,12 @@ class _Chain:
         affine = None if exact else self._affine(step, value)
         if affine is not None:
             scale, shift = affine
-            self._scale = scale if self._scale is None else self._scale * scale
-            self._shift = shift if self._shift is None else self._shift * scale + shift
+            self.scale = scale if self.scale is None else self.scale * scale
+            self.shift = shift if self.shift is None else self.shift * scale + shift
             return True
-        if step.op_type in ("Add", "Sum") and len(step.inputs) == 2 and step.since_version not in (1, 6):
+        if self._convolve is not None and step.op_type in ("Add", "Sum") and len(step.inputs) == 2 and step.since_version not in (1, 6):
             (other,) = [name for name in step.inputs if name != value] or [""]
-            rounds = self._w is not None and self._w.dtype != np.float32  # once, where the nodes round twice
+            rounds = self._dtype != np.float32  # once, where the nodes round twice
             if other and other not in self._constants and not (exact and rounds):
                 self._residual = other
                 return True
@@ -116,32 +151,41 @@ class _Chain:
 
     def _affine(self, step: Step, value: str) -> tuple[Array, Array] | None:
         """The scale and the shift of each channel, as float64, if the step is just that."""
-        assert self._w is not None
-        count, rank = len(self._w), self._w.ndim
         others = [name for name in step.inputs if name != value]
         if step.inputs.count(value) != 1 or any(name not in self._constants for name in others):
             return None
         known: list[Array] = [self._constants[name] for name in others]
         if step.op_type == "BatchNormalization" and step.inputs[0] == value:
-            return scale_and_shift(vars(step.node), step.since_version, known, count)
+            return scale_and_shift(vars(step.node), step.since_version, known, self._count)
         if step.op_type in ("Add", "Mul") and len(known) == 1 and step.since_version not in (1, 6):
-            (operand,) = known
-            shape = (1,) * (rank - operand.ndim) + operand.shape
-            if len(shape) != rank or shape[0] != 1 or shape[1] not in (1, count) or any(size != 1 for size in shape[2:]):
-                return None
-            numbers = np.broadcast_to(operand.astype(np.float64).reshape(-1), count)
-            return (numbers, np.zeros(count)) if step.op_type == "Mul" else (np.ones(count), numbers)
+            numbers = self._of_channels(known[0])
+            if numbers is not None:
+                return (numbers, np.zeros(self._count)) if step.op_type == "Mul" else (np.ones(self._count), numbers)
         return None
+
+    def _of_channels(self, operand: Array) -> Array | None:
+        """An operand as one number for each channel, if it stretches along all other axes."""
+        if operand.size == 1 and operand.ndim <= (self._rank or 2):
+            return np.full(self._count, operand.reshape(-1)[0], np.float64)
+        shape = operand.shape[1:] if operand.shape[:1] == (1,) else operand.shape
+        rank = len(shape) + 1
+        if shape[:1] != (self._count,) or any(size != 1 for size in shape[1:]) or self._rank not in (None, rank):
+            return None
+        self._rank = rank
+        return operand.astype(np.float64).reshape(-1)
 
     def step(self, steps: list[Step]) -> Step:
         """The step that takes the place of all."""
-        conv = self._conv.fast.function
-        assert isinstance(conv, Conv)
-        assert self._w is not None
-        inputs = (self._conv.inputs[0],) if self._residual is None else (self._conv.inputs[0], self._residual)
-        kernel = ConvChain(conv, self._w, self._bias, self._scale, self._shift, self._low, self._high)
+        inputs = (self._head.inputs[0],) if self._residual is None else (self._head.inputs[0], self._residual)
+        kernel: Callable[..., Array | None]
+        if self._convolve is not None:
+            kernel = self._convolve(self.scale, self.shift, self._low, self._high)
+        else:
+            assert self.scale is not None
+            assert self.shift is not None
+            kernel = ScaledPlanes(self.scale, self.shift, self._low, self._high, self._rank)
         fast = Fast(_Fused(kernel, steps, inputs, self._constants), single=True, arrays=True, aliases=False, pure=True)
-        return replace(self._conv, inputs=inputs, outputs=steps[-1].outputs, fast=fast)
+        return replace(self._head, inputs=inputs, outputs=steps[-1].outputs, fast=fast)
 
 
 class _Fused:
@@ -154,7 +198,9 @@ class _Fused:
         constants: values that never change.
     """
 
-    def __init__(self, kernel: ConvChain, steps: Sequence[Step], inputs: Sequence[str], constants: Mapping[str, Any]) -> None:
+    def __init__(
+        self, kernel: Callable[..., Array | None], steps: Sequence[Step], inputs: Sequence[str], constants: Mapping[str, Any]
+    ) -> None:
         self._kernel, self._steps, self._inputs = kernel, steps, inputs
         names = {name for step in steps for name in step.inputs if name in constants}
         self._constants = {name: constants[name] for name in names}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         widen_bfloat16,
         widen_float16,
     )
-    from numbaops.kernels.products import convolve, convolve_planes, lay_out, panel_channels
+    from numbaops.kernels.products import convolve, convolve_planes, lay_out, multiply_columns, multiply_rows, panel_channels, scale_planes
     from numbaops.kernels.quantization import (
         extremes,
         int32_minus,
@@ -71,7 +71,7 @@ _MODULES = {
         "widen_bfloat16",
         "widen_float16",
     ),
-    "products": ("convolve", "convolve_planes", "lay_out", "panel_channels"),
+    "products": ("convolve", "convolve_planes", "lay_out", "multiply_columns", "multiply_rows", "panel_channels", "scale_planes"),
     "quantization": (
         "extremes",
         "int32_minus",
@@ -137,10 +137,13 @@ __all__ = [
     "make_unpacking",
     "make_widened",
     "make_write_packed_diagonal",
+    "multiply_columns",
+    "multiply_rows",
     "narrow_float64",
     "panel_channels",
     "round_bfloat16",
     "round_float16",
+    "scale_planes",
     "stream",
     "stream_pairs",
     "widen_bfloat16",

@@ -36,6 +36,15 @@ PITCH = COLUMNS + LANES
 TERMS = 512
 """Terms of one panel: with 98 KB it stays in the second cache, and the allocator does not ask the system for it."""
 
+FEW_BLOCKS = 4
+"""Blocks of rows up to which a panel takes longer to gather than what it saves."""
+
+UNROLLED = 8
+"""Sums of a dot product that are in the making at once."""
+
+THIN = 2
+"""Windows of a panel up to which its sums are made along the rows: a vector of windows would be empty but for those."""
+
 AVAILABLE = not numba.config.DISABLE_JIT
 """Whether there are vectors; without the JIT, these kernels do not run."""
 
@@ -83,18 +92,26 @@ def _make_tile(rows: int, vectors: int, pitch: int | None) -> Any:
         stride: Any,
         out_step: Any,
         more: Any,
+        done: Any,
+        residual: Any,
+        low: Any,
+        high: Any,
     ) -> Any:
         """Sums of products, written to ``out``; if ``more``, added to what is there, else to the bias.
 
-        Vectors of a line are ``step`` apart, rows of ``out`` are ``stride`` apart, and vectors of a row ``out_step``.
+        Vectors of a line are ``step`` apart, rows of ``out`` are ``stride`` apart, and vectors of a row ``out_step``. If ``done``, the
+        residual is added, which lies as ``out`` does and may be empty, and limits are kept; NaN stays.
         """
         kinds = (weights, types.intp, lines, types.intp, offsets, types.intp, types.intp, bias, *(types.intp, out), *(types.intp,) * 3)
         arrays = (weights, lines, offsets, bias, out)
+        rest = (types.boolean, types.boolean, residual, types.float32, types.float32)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            w, w_at, x, x_at, table, count, between, b, b_at, y, y_at, apart, out_between, goes_on = arguments
+            w, w_at, x, x_at, table, count, between, b, b_at, y, y_at, apart, out_between, goes_on, ends, added, least, most = arguments
             w, x, table, b, y = (_data(context, builder, kind, each) for kind, each in zip(arrays, (w, x, table, b, y), strict=True))
-            w, x, b, y = (builder.gep(base, [at]) for base, at in ((w, w_at), (x, x_at), (b, b_at), (y, y_at)))
+            added_array = context.make_array(residual)(context, builder, added)
+            adds = builder.icmp_signed(">", added_array.nitems, _INT(0))
+            w, x, b, y, r = (builder.gep(base, [at]) for base, at in ((w, w_at), (x, x_at), (b, b_at), (y, y_at), (added_array.data, y_at)))
             name = f"llvm.fma.v{LANES}f32"
             multiply_add = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), name)
             sums = [[cgutils.alloca_once(builder, _VECTOR) for _ in range(vectors)] for _ in range(rows)]
@@ -122,14 +139,81 @@ def _make_tile(rows: int, vectors: int, pitch: int | None) -> Any:
                     for vector in range(vectors):
                         total = builder.call(multiply_add, [factor, given[vector], builder.load(sums[row][vector])])
                         builder.store(total, sums[row][vector])
-            for row in range(rows):
-                for vector in range(vectors):
-                    builder.store(builder.load(sums[row][vector]), _line(builder, y, places[row][vector]), align=4)
+            every = [(sums[row][vector], places[row][vector]) for row in range(rows) for vector in range(vectors)]
+            with builder.if_then(ends):
+                with builder.if_then(adds):
+                    for total, place in every:
+                        builder.store(builder.fadd(builder.load(total), builder.load(_line(builder, r, place), align=4)), total)
+                limits = (("<", _splat(builder, least)), (">", _splat(builder, most)))
+                for total, _ in every:
+                    for beyond, limit in limits:
+                        number = builder.load(total)
+                        builder.store(builder.select(builder.fcmp_ordered(beyond, number, limit), limit, number), total)
+            for total, place in every:
+                builder.store(builder.load(total), _line(builder, y, place), align=4)
             return context.get_dummy_value()
 
-        return types.void(*kinds, types.boolean), generate
+        return types.void(*kinds, *rest), generate
 
     return tile
+
+
+def _splat_to(builder: Any, number: Any, lanes: int) -> Any:
+    undefined = ir.Constant(ir.VectorType(ir.FloatType(), lanes), ir.Undefined)
+    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
+
+
+def _make_dots(lanes: int, spread: bool) -> Any:
+    """The code of sums of products of ``lanes`` numbers at a time, in ``UNROLLED`` sums: one after the other would wait for each other.
+
+    Args:
+        lanes: numbers of a vector.
+        spread: whether the second factor is one number for all lanes.
+    """
+    vector = ir.VectorType(ir.FloatType(), lanes)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def dots(typing_context: Any, first: Any, first_at: Any, second: Any, second_at: Any, apart: Any, count: Any, out: Any) -> Any:
+        """Add to ``out[:lanes]`` the products of vectors, of which there are ``count`` in ``first``; those of ``second`` are ``apart``."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            a, a_at, b, b_at, between, number, y = arguments
+            a, b, y = (_data(context, builder, kind, each) for kind, each in ((first, a), (second, b), (out, y)))
+            a, b = builder.gep(a, [a_at]), builder.gep(b, [b_at])
+            name = f"llvm.fma.v{lanes}f32"
+            multiply_add = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
+            sums = [cgutils.alloca_once(builder, vector) for _ in range(UNROLLED)]
+
+            def at(base: Any, offset: Any) -> Any:
+                return builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
+
+            def add(total: Any, index: Any) -> None:
+                left = builder.load(at(a, builder.mul(index, _INT(lanes))), align=4)
+                place = builder.mul(index, between)
+                right = _splat_to(builder, builder.load(builder.gep(b, [place])), lanes) if spread else builder.load(at(b, place), align=4)
+                builder.store(builder.call(multiply_add, [left, right, builder.load(total)]), total)
+
+            builder.store(builder.load(at(y, _INT(0)), align=4), sums[0])
+            for total in sums[1:]:
+                builder.store(ir.Constant(vector, [0.0] * lanes), total)
+            groups = builder.sdiv(number, _INT(UNROLLED))
+            with cgutils.for_range(builder, groups) as loop:
+                start = builder.mul(loop.index, _INT(UNROLLED))
+                for each, total in enumerate(sums):
+                    add(total, builder.add(start, _INT(each)))
+            done = builder.mul(groups, _INT(UNROLLED))
+            with cgutils.for_range(builder, builder.sub(number, done)) as loop:
+                add(sums[0], builder.add(done, loop.index))
+            whole = builder.load(sums[0])
+            for total in sums[1:]:
+                whole = builder.fadd(whole, builder.load(total))
+            builder.store(whole, at(y, _INT(0)), align=4)
+            return context.get_dummy_value()
+
+        return types.void(first, types.intp, second, types.intp, types.intp, types.intp, out), generate
+
+    return dots
 
 
 def _copies(every: int) -> Any:
@@ -167,6 +251,8 @@ def _clear_line(typing_context: Any, out: Any, out_at: Any) -> Any:
 
 _copy_line, _copy_even = _copies(1), _copies(2)
 _tile_1, _tile_2, _tile_3 = (_make_tile(ROWS, vectors, PITCH) for vectors in (1, 2, 3))
+_dots, _dots_of_rows = _make_dots(LANES, False), _make_dots(ROWS, True)
+_unpacked_3 = _make_tile(ROWS, 3, None)
 _rows_1, _rows_2, _rows_3, _rows_4 = (_make_tile(1, vectors, None) for vectors in (1, 2, 3, 4))
 
 _FLOATS, _INTS, _TABLE = "float32[::1]", "int64[::1]", "int64[:, ::1]"
@@ -261,6 +347,40 @@ def panel_channels(taps: int, channels: int) -> int:
 
 
 @kernel(
+    f"void(int64, {_FLOATS}, int64, {_FLOATS}, int64, {_INTS}, int64, {_FLOATS}, int64, {_FLOATS}, int64, int64, boolean, boolean, "
+    f"{_FLOATS}, float32, float32)"
+)
+def _tile(
+    kind: int,
+    w: Any,
+    w_at: int,
+    x: Any,
+    x_at: int,
+    lines: Any,
+    terms: int,
+    bias: Any,
+    bias_at: int,
+    out: Any,
+    at: int,
+    stride: int,
+    more: bool,
+    done: bool,
+    added: Any,
+    low: float,
+    high: float,
+) -> None:
+    """A tile of as many vectors of windows as ``kind`` says, from a panel; or, if it is 4, of whole lines that lie where ``lines`` say."""
+    if kind == 3:
+        _tile_3(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
+    elif kind == 4:
+        _unpacked_3(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
+    elif kind == 2:
+        _tile_2(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
+    else:
+        _tile_1(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
+
+
+@kernel(
     f"void({_FLOATS}, int64, int64, {_TABLE}, int64, int64, {_TABLE}, int64, {_FLOATS}, {_FLOATS}, {_FLOATS}, int64, int64, "
     f"{_FLOATS}, float32, float32, int64, int64, int64)"
 )
@@ -320,7 +440,10 @@ def convolve(
     panel = panel[-(panel.ctypes.data // 4) % 16 :]
     scratch = np.empty(ROWS * COLUMNS, np.float32)
     parts = np.empty((3 * COLUMNS, 2), np.int64)
-    nowhere = np.empty(0, np.int64)
+    nothing = np.empty(0, np.float32)
+    # Of few rows a panel is hardly worth the gathering: where windows are elements, lines lie in the planes as they are.
+    unpacked = blocks_each <= FEW_BLOCKS and taps == 1 and stride == 1 and width == windows == plane and sources[0, 0] == 0
+    lines = np.arange(max(1, each) if unpacked else 0) * plane
     for unit in range(first, last):
         block_first = unit % chunks * blocks_each
         block_last = min(blocks, block_first + blocks_each)
@@ -330,8 +453,9 @@ def convolve(
         group = planes % groups
         for channel in range(0, max(1, channels), max(1, each)):
             some = min(each, channels - channel)
+            in_place = unpacked and length == COLUMNS
             line = 0
-            for row in range(sources.shape[0]):
+            for row in range(0 if in_place else sources.shape[0]):
                 for cell in range(cells.shape[0]):
                     number = _parts(begin, length, sources[row], width, stride, cells[cell, 0], cells[cell, 1], cells[cell, 2], parts)
                     at = (planes * channels + channel) * plane
@@ -340,31 +464,135 @@ def convolve(
                         _gather(x, at, plane, some, stride, parts[part, 0], parts[part, 1] - place, panel, line + place)
                         place = parts[part, 1]
                     line += some * PITCH
-            more = channel > 0
+            more, done, terms_here = channel > 0, channel + each >= channels, some * taps
             for block in range(block_first, block_last):
                 at = (planes * count + block * ROWS) * windows + begin
                 rows = min(ROWS, count - block * ROWS)
                 weight = ((group * blocks + block) * terms + channel * taps) * ROWS
                 start = (group * blocks + block) * ROWS
+                if in_place:
+                    source, given, kind = x, (planes * channels + channel) * plane + begin, 4
+                else:
+                    source, given, kind = panel, 0, min(3, -(-length // LANES))
                 if rows == ROWS and length == COLUMNS:
-                    _tile_3(weights, weight, panel, 0, nowhere, some * taps, LANES, bias, start, out, at, windows, LANES, more)
+                    _tile(
+                        kind,
+                        weights,
+                        weight,
+                        source,
+                        given,
+                        lines,
+                        terms_here,
+                        bias,
+                        start,
+                        out,
+                        at,
+                        windows,
+                        more,
+                        done,
+                        residual,
+                        low,
+                        high,
+                    )
+                elif length <= THIN:
+                    for column in range(length):
+                        for row in range(ROWS):
+                            scratch[row] = out[at + row * windows + column] if more and row < rows else bias[start + row]
+                        _dots_of_rows(weights, weight, panel, column, PITCH, terms_here, scratch)
+                        for row in range(rows):
+                            out[at + row * windows + column] = scratch[row]
                 else:
                     if more:
                         for row in range(rows):
                             for column in range(length):
                                 scratch[row * COLUMNS + column] = out[at + row * windows + column]
-                    if length > 2 * LANES:
-                        _tile_3(weights, weight, panel, 0, nowhere, some * taps, LANES, bias, start, scratch, 0, COLUMNS, LANES, more)
-                    elif length > LANES:
-                        _tile_2(weights, weight, panel, 0, nowhere, some * taps, LANES, bias, start, scratch, 0, COLUMNS, LANES, more)
-                    else:
-                        _tile_1(weights, weight, panel, 0, nowhere, some * taps, LANES, bias, start, scratch, 0, COLUMNS, LANES, more)
+                    _tile(
+                        kind,
+                        weights,
+                        weight,
+                        source,
+                        given,
+                        lines,
+                        terms_here,
+                        bias,
+                        start,
+                        scratch,
+                        0,
+                        COLUMNS,
+                        more,
+                        False,
+                        nothing,
+                        low,
+                        high,
+                    )
                     for row in range(rows):
                         for column in range(length):
                             out[at + row * windows + column] = scratch[row * COLUMNS + column]
-                if channel + each >= channels:
+                if done and (rows < ROWS or length < COLUMNS):
                     for row in range(rows):
                         _finish(out, at + row * windows, length, residual, low, high)
+
+
+@kernel(f"void({_FLOATS}, {_FLOATS}, int64, int64, {_FLOATS}, int64, int64)")
+def multiply_rows(x: Any, matrix: Any, count: int, terms: int, out: Any, first: int, last: int) -> None:
+    """Products of ``count`` rows of ``terms`` numbers with rows of a matrix, those from ``first`` to ``last``.
+
+    Args:
+        x: ``[count, terms]``, flat.
+        matrix: ``[columns, terms]``, flat.
+        count: rows of ``x``.
+        terms: numbers of a row.
+        out: ``[count, columns]``, flat.
+        first: the row of the matrix to begin with.
+        last: the row to end before.
+    """
+    sums = np.empty(LANES, np.float32)
+    columns = out.size // count
+    vectors = terms // LANES
+    for column in range(first, last):
+        at = column * terms
+        for row in range(count):
+            for lane in range(LANES):
+                sums[lane] = np.float32(0)
+            _dots(matrix, at, x, row * terms, LANES, vectors, sums)
+            total = np.float32(0)
+            for lane in range(LANES):
+                total += sums[lane]
+            for term in range(vectors * LANES, terms):
+                total += x[row * terms + term] * matrix[at + term]
+            out[row * columns + column] = total
+
+
+@kernel(f"void({_FLOATS}, {_FLOATS}, int64, int64, {_FLOATS}, int64, int64)")
+def multiply_columns(x: Any, matrix: Any, count: int, terms: int, out: Any, first: int, last: int) -> None:
+    """Products of ``count`` rows of ``terms`` numbers with columns of a matrix, those from ``first`` to ``last``.
+
+    Args:
+        x: ``[count, terms]``, flat.
+        matrix: ``[terms, columns]``, flat.
+        count: rows of ``x``.
+        terms: numbers of a row.
+        out: ``[count, columns]``, flat.
+        first: the column of the matrix to begin with.
+        last: the column to end before.
+    """
+    columns = out.size // count
+    for row in range(count):
+        for column in range(row * columns + first, row * columns + last):
+            out[column] = np.float32(0)
+    whole = terms - terms % 4
+    for term in range(0, whole, 4):  # four terms for each time that a sum is read and written
+        for row in range(count):
+            a, b, c, d = x[row * terms + term], x[row * terms + term + 1], x[row * terms + term + 2], x[row * terms + term + 3]
+            at, target = term * columns, row * columns
+            for column in range(first, last):
+                one = a * matrix[at + column] + b * matrix[at + columns + column]
+                two = c * matrix[at + 2 * columns + column] + d * matrix[at + 3 * columns + column]
+                out[target + column] += one + two
+    for term in range(whole, terms):
+        for row in range(count):
+            for column in range(first, last):
+                out[row * columns + column] += x[row * terms + term] * matrix[term * columns + column]
 
 
 @kernel(f"void({_FLOATS}, int64, int64, {_FLOATS}, int64, int64)")
@@ -427,6 +655,22 @@ def _pad(x: Any, at: int, rows: Any, width: int, begin: int, stride: int, phases
                 out[place + cell] = zero
 
 
+@kernel(f"void(int64, {_FLOATS}, int64, {_FLOATS}, int64, {_INTS}, int64, {_FLOATS}, int64, {_FLOATS}, int64, int64)")
+def _lines(
+    vectors: int, w: Any, w_at: int, x: Any, x_at: int, taps: Any, apart: int, bias: Any, bias_at: int, out: Any, at: int, out_apart: int
+) -> None:
+    """Vectors of windows of one plane: ``apart`` in ``x``, ``out_apart`` in ``out``."""
+    count, no, none, zero = taps.size, False, out[:0], np.float32(0)
+    if vectors == 4:
+        _rows_4(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
+    elif vectors == 3:
+        _rows_3(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
+    elif vectors == 2:
+        _rows_2(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
+    else:
+        _rows_1(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
+
+
 @kernel(
     f"void({_FLOATS}, int64, {_INTS}, int64, int64, int64, {_INTS}, int64, {_INTS}, {_INTS}, int64, {_FLOATS}, {_FLOATS}, {_FLOATS}, "
     f"{_FLOATS}, float32, float32, int64, int64, int64, int64)"
@@ -482,7 +726,7 @@ def convolve_planes(
     padded = np.empty(rows.size * phases.size * cells + 6 * LANES, np.float32)
     padded[rows.size * phases.size * cells :] = np.float32(0)
     scratch = np.empty(LANES, np.float32)
-    size, count = starts.size * windows, taps.size
+    size = starts.size * windows
     limit = last * size  # behind it is what another thread writes
     held = -1
     for number in range(first, last):
@@ -501,32 +745,43 @@ def convolve_planes(
                 apart = starts[begin_row + 1] - at
                 even = starts[begin_row + 2] - at == 2 * apart and starts[begin_row + 3] - at == 3 * apart
                 if even and place + 3 * windows + LANES <= limit:
-                    _rows_4(weights, weight, padded, at, taps, count, apart, bias, channel, out, place, 0, windows, False)
+                    _lines(4, weights, weight, padded, at, taps, apart, bias, channel, out, place, windows)
                     row = begin_row + 4
                     continue
             at, place = starts[row], target + row * windows
             column = 0
             while column < windows:
-                left = windows - column
-                if left > 3 * LANES and place + column + 4 * LANES <= limit:
-                    _rows_4(
-                        weights, weight, padded, at + column, taps, taps.size, LANES, bias, channel, out, place + column, 0, LANES, False
-                    )
-                    column += 4 * LANES
-                elif left > 2 * LANES and place + column + 3 * LANES <= limit:
-                    _rows_3(
-                        weights, weight, padded, at + column, taps, taps.size, LANES, bias, channel, out, place + column, 0, LANES, False
-                    )
-                    column += 3 * LANES
-                elif left > LANES and place + column + 2 * LANES <= limit:
-                    _rows_2(
-                        weights, weight, padded, at + column, taps, taps.size, LANES, bias, channel, out, place + column, 0, LANES, False
-                    )
-                    column += 2 * LANES
+                vectors = min(4, -(-(windows - column) // LANES))
+                if place + column + vectors * LANES <= limit:
+                    _lines(vectors, weights, weight, padded, at + column, taps, LANES, bias, channel, out, place + column, LANES)
                 else:
-                    _rows_1(weights, weight, padded, at + column, taps, count, LANES, bias, channel, scratch, 0, 0, LANES, False)
-                    for lane in range(min(left, LANES)):
+                    vectors = 1
+                    _lines(1, weights, weight, padded, at + column, taps, LANES, bias, channel, scratch, 0, LANES)
+                    for lane in range(min(windows - column, LANES)):
                         out[place + column + lane] = scratch[lane]
-                    column += LANES
+                column += vectors * LANES
             row += 1
         _finish(out, target, size, residual, low, high)
+
+
+@kernel(f"void({_FLOATS}, {_FLOATS}, {_FLOATS}, float32, float32, int64, {_FLOATS}, int64, int64)")
+def scale_planes(x: Any, scale: Any, shift: Any, low: float, high: float, plane: int, out: Any, first: int, last: int) -> None:
+    """Planes times the factor of their channel, plus its summand, within limits; NaN stays.
+
+    Args:
+        x: ``[images * channels, plane]``, flat.
+        scale: a factor for each channel.
+        shift: a summand for each channel.
+        low: smaller results become this.
+        high: larger results become this.
+        plane: elements of a plane.
+        out: like ``x``.
+        first: the plane to begin with.
+        last: the plane to end before.
+    """
+    for number in range(first, last):
+        factor, summand = scale[number % scale.size], shift[number % scale.size]
+        for place in range(number * plane, number * plane + plane):
+            result = x[place] * factor + summand
+            result = low if result < low else result
+            out[place] = high if result > high else result

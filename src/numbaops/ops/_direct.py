@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from numbaops.ops._precision import narrowed, widened
 from numbaops.ops._windows import Axis
 from numbaops.ops.base import Array
 from numbaops.runtime import memory
@@ -21,6 +22,9 @@ _FEW = 2
 
 DIRECT_FROM = 1 << 15
 """Multiplications from which the kernel serves: fewer take NumPy less time, and need no Numba."""
+
+SHARES = 8
+"""Shares of work for each thread: a unit takes up to 0.1 ms, and the last panel of a plane less."""
 
 _NOTHING = np.empty(0, np.float32)
 
@@ -127,10 +131,51 @@ def padded_of(axes: tuple[Axis, ...]) -> Padded:
 
 
 def blocks_of_unit(blocks: int, panels: int) -> int:
-    """Blocks of rows in a unit of work, such that there are units enough for all threads to end at about the same time."""
+    """Blocks of rows in a unit of work, such that there are units enough for all threads to end at about the same time.
+
+    Each unit gathers its panel anew, so that there must not be too many.
+    """
     threads = thread_count()
-    wanted = 8 * threads
-    return blocks if threads == 1 or panels >= wanted else max(1, blocks * panels // wanted)
+    chunks = 1 if threads == 1 else -(-4 * threads // panels)
+    return -(-blocks // min(chunks, blocks))
+
+
+PLANES_FROM = 1 << 15
+"""Elements from which the kernel scales planes: fewer take NumPy less time, and need no Numba."""
+
+
+class ScaledPlanes:
+    """Factors and summands for channels, and limits, known beforehand.
+
+    Args:
+        scale: a factor for each channel.
+        shift: a summand for each channel.
+        low: smaller results become this.
+        high: larger results become this.
+        rank: dimensions that an input must have; None for any.
+    """
+
+    def __init__(self, scale: Array, shift: Array, low: float, high: float, rank: int | None) -> None:
+        self._scale, self._shift = scale.astype(np.float32), shift.astype(np.float32)
+        self._low, self._high, self._rank = low, high, rank
+
+    def __call__(self, x: Array) -> Array | None:
+        """The result for ``[N, C, ...]`` of float32 or a 16-bit type; None if it is small, or of another type or shape."""
+        wide = widened(x)
+        fits = x.ndim >= 2 and x.shape[1] == len(self._scale) and self._rank in (None, x.ndim)
+        if not fits or wide.dtype != np.float32 or x.size < PLANES_FROM:
+            return None
+        from numbaops.kernels import products
+
+        if not products.AVAILABLE:
+            return None
+        result = memory.empty(x.shape, wide.dtype, 4 * x.size)[0]
+        count = math.prod(x.shape[:2])
+        plane = x.size // count
+        kernel: Any = products.scale_planes
+        fixed: Any = (np.ascontiguousarray(wide).reshape(-1), self._scale, self._shift, self._low, self._high, plane, result.reshape(-1))
+        split(lambda first, last: kernel(*fixed, first, last), count, 16 * plane)
+        return narrowed(result, x.dtype)
 
 
 class Convolution:
@@ -199,7 +244,7 @@ class Convolution:
         # a multiplication and an addition take about as long as two bytes of a copy
         work = 2 * products.ROWS * each * products.COLUMNS * self.channels * self.taps
         kernel = products.convolve
-        split(lambda first, stop: kernel(*fixed, first, stop), panels * -(-self.blocks // each), work)
+        split(lambda first, stop: kernel(*fixed, first, stop), panels * -(-self.blocks // each), work, shares=SHARES)
         return result
 
 
@@ -218,8 +263,10 @@ def multiplied(a: Array, b: Array) -> Array | None:
     if a.dtype != np.float32 or b.dtype != np.float32 or a.ndim < 2 or b.ndim < 2:
         return None
     (count, terms), width = a.shape[-2:], b.shape[-1]
-    if count < LEAST_ROWS or b.shape[-2] != terms or a.size * width < MATRIX_FROM:
+    if b.shape[-2] != terms or a.size * width < MATRIX_FROM:
         return None
+    if count < LEAST_ROWS:
+        return _few_rows(a, b)
     if a.shape[:-2] != b.shape[:-2]:
         if b.ndim > 2 and math.prod(b.shape[:-2]) > 1:  # they would be copied for each matrix of the other stack
             return None
@@ -244,7 +291,23 @@ def multiplied(a: Array, b: Array) -> Array | None:
     fixed: Any = (np.ascontiguousarray(b).reshape(-1), width, stack, sources, width, 1, cells, terms, weights, bias)
     fixed += (result.reshape(-1), count, width, _NOTHING, -math.inf, math.inf, each)
     work = 2 * products.ROWS * each * products.COLUMNS * terms
-    split(lambda first, last: convolve(*fixed, first, last), panels * -(-blocks // each), work)
+    split(lambda first, last: convolve(*fixed, first, last), panels * -(-blocks // each), work, shares=SHARES)
+    return result
+
+
+def _few_rows(a: Array, b: Array) -> Array | None:
+    """The product of a matrix of few rows, or a stack of such, and one matrix."""
+    from numbaops.kernels import products
+
+    count, terms = math.prod(a.shape[:-1]), a.shape[-1]
+    if b.ndim > 2 or count >= LEAST_ROWS or not products.AVAILABLE:
+        return None
+    result = np.empty((*a.shape[:-1], b.shape[1]), np.float32)
+    by_rows = b.flags.f_contiguous and not b.flags.c_contiguous
+    matrix = (b.T if by_rows else np.ascontiguousarray(b)).reshape(-1)
+    fixed: Any = (np.ascontiguousarray(a).reshape(-1), matrix, count, terms, result.reshape(-1))
+    kernel: Any = products.multiply_rows if by_rows else products.multiply_columns
+    split(lambda first, last: kernel(*fixed, first, last), b.shape[1], 4 * terms, products.LANES)
     return result
 
 

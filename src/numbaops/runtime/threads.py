@@ -108,7 +108,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.reset)
 
 
-def split(work: Callable[[int, int], object], size: int, bytes_each: int = 1, multiple: int = 1) -> None:
+def split(work: Callable[[int, int], object], size: int, bytes_each: int = 1, multiple: int = 1, shares: int = 4) -> None:
     """Call ``work(start, stop)`` over ranges that cover ``range(size)``, on this thread and on others when it is worth it.
 
     Args:
@@ -116,13 +116,13 @@ def split(work: Callable[[int, int], object], size: int, bytes_each: int = 1, mu
         size: number of items.
         bytes_each: bytes that one item moves; decides whether splitting pays.
         multiple: ranges start at multiples of this, e.g. the items of a cache line.
+        shares: shares for each thread, at most; they even out a thread that the system took away from us, and work that is not even.
     """
     threads = thread_count() if size * bytes_each >= 2 * MINIMUM_SHARE else 1
     if threads == 1:
         work(0, size)
         return
-    # Four shares a thread even out a thread that the system took away from us.
-    count = min(4 * threads, size * bytes_each // MINIMUM_SHARE)
+    count = min(shares * threads, size * bytes_each // MINIMUM_SHARE)
     step = -(-size // (count * multiple)) * multiple
     job = _Job(work, [(start, min(start + step, size)) for start in range(0, size, step)])
     failure: BaseException | None = None
