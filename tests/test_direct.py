@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numbaops.ops._direct import Convolution, multiplied
 from numbaops.ops._windows import columns, windows
 from numbaops.ops.convolution import Conv
 from numbaops.runtime import threads
+from processes import run_python
 
 pytestmark = pytest.mark.skipif(not products.AVAILABLE, reason="without the JIT there are no such kernels")
 
@@ -206,3 +208,25 @@ def test_sums_of_integers_are_exact(points: tuple[int, int], kinds: tuple[str, s
     a, b = np.repeat(x.reshape(channels, -1).T, 3, 1), np.repeat(w[:, :, 0, 0].T, 3, 0)
     product = (a.astype(np.int64) - points[0]) @ (b.astype(np.int64) - points[1])
     np.testing.assert_array_equal(linear.matmul_integer(a, b, *zero_points), product.astype(np.int32))
+
+
+def test_code_for_a_processor_with_narrow_vectors(tmp_path: Path) -> None:
+    """Its tiles have other shapes."""
+    code = """
+        import numpy as np
+        from numbaops.kernels import products
+        from numbaops.ops._direct import Convolution
+        from numbaops.ops._windows import columns, windows
+        random = np.random.default_rng(0)
+        for channels, count, group, size in ((3, 10, 1, (9, 31)), (6, 6, 6, (12, 20)), (5, 7, 1, (1, 1)), (600, 9, 1, (3, 7))):
+            for kernel, stride in ((1, 1), (3, 1), (3, 2)):
+                if kernel > size[0] + 2: continue
+                axes = windows(size, (kernel,) * 2, strides=(stride,) * 2, pads=(kernel // 2,) * 4)
+                x = random.integers(-4, 5, (1, channels, *size)).astype(np.float32)
+                w = random.integers(-4, 5, (count, channels // group, kernel, kernel)).astype(np.float32)
+                cells = columns(x, axes).reshape(group, -1, axes[0].count * axes[1].count)
+                want = (w.reshape(group, count // group, -1) @ cells).reshape(1, count, axes[0].count, axes[1].count)
+                assert (Convolution(w, None, group)(x, axes, None, 0.0) == np.maximum(want, 0)).all()
+        print(products.LANES, products.ROWS, products.COLUMNS)
+    """
+    assert run_python(code, NUMBA_CPU_NAME="generic", NUMBAOPS_CACHE_DIR=str(tmp_path)) == "4 4 8"

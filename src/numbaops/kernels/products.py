@@ -9,251 +9,53 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
+from numbaops.kernels.vectors import (
+    AVAILABLE,
+    COLUMNS,
+    LANES,
+    PITCH,
+    ROWS,
+    VECTORS,
+    clear_line,
+    copy_even,
+    copy_line,
+    dots_of_lanes,
+    dots_of_rows,
+    row_1,
+    row_2,
+    row_3,
+    row_4,
+    tile_1,
+    tile_2,
+    tile_3,
+    unpacked,
+)
 from numbaops.runtime.jit import kernel
 
+__all__ = [
+    "AVAILABLE",
+    "COLUMNS",
+    "LANES",
+    "ROWS",
+    "convolve",
+    "convolve_planes",
+    "lay_out",
+    "multiply_columns",
+    "multiply_rows",
+    "panel_channels",
+    "scale_planes",
+]
 
-def _shape_of_tile() -> tuple[int, int, int]:
-    """Lanes of a vector, rows and vectors of a tile, such that a tile, one line and one weight fit into the vector registers."""
-    features = llvmlite.binding.get_host_cpu_features()
-    if features.get("avx512f"):
-        return 16, 8, 3
-    if features.get("avx2") and features.get("fma"):
-        return 8, 4, 3
-    return (4, 8, 3) if features.get("neon") else (4, 4, 2)
-
-
-LANES, ROWS, VECTORS = _shape_of_tile()
-COLUMNS = LANES * VECTORS
-PITCH = COLUMNS + LANES
-"""Elements from one line of a panel to the next: lines are written in whole vectors."""
 TERMS = 512
 """Terms of one panel: with 98 KB it stays in the second cache, and the allocator does not ask the system for it."""
 
-FEW_BLOCKS = 4
-"""Blocks of rows up to which a panel takes longer to gather than what it saves."""
-
-UNROLLED = 8
-"""Sums of a dot product that are in the making at once."""
-
-THIN = 2
+THIN = 4
 """Windows of a panel up to which its sums are made along the rows: a vector of windows would be empty but for those."""
 
-AVAILABLE = not numba.config.DISABLE_JIT
-"""Whether there are vectors; without the JIT, these kernels do not run."""
-
-_VECTOR = ir.VectorType(ir.FloatType(), LANES)
-_INT = ir.IntType(64)
-
-
-def _splat(builder: Any, number: Any) -> Any:
-    undefined = ir.Constant(_VECTOR, ir.Undefined)
-    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
-
-
-def _line(builder: Any, base: Any, offset: Any) -> Any:
-    return builder.bitcast(builder.gep(base, [offset]), _VECTOR.as_pointer())
-
-
-def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    return context.make_array(kind)(context, builder, array).data
-
-
-def _make_tile(rows: int, vectors: int, pitch: int | None) -> Any:
-    """The code of a tile.
-
-    Args:
-        rows: rows of the tile; weights come in this order: the rows of the first term, those of the second, ...
-        vectors: vectors of each row.
-        pitch: elements from one line of a panel to the next; None for lines that lie where a table says.
-    """
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def tile(
-        typing_context: Any,
-        weights: Any,
-        weights_at: Any,
-        lines: Any,
-        lines_at: Any,
-        offsets: Any,
-        terms: Any,
-        step: Any,
-        bias: Any,
-        bias_at: Any,
-        out: Any,
-        out_at: Any,
-        stride: Any,
-        out_step: Any,
-        more: Any,
-        done: Any,
-        residual: Any,
-        low: Any,
-        high: Any,
-    ) -> Any:
-        """Sums of products, written to ``out``; if ``more``, added to what is there, else to the bias.
-
-        Vectors of a line are ``step`` apart, rows of ``out`` are ``stride`` apart, and vectors of a row ``out_step``. If ``done``, the
-        residual is added, which lies as ``out`` does and may be empty, and limits are kept; NaN stays.
-        """
-        kinds = (weights, types.intp, lines, types.intp, offsets, types.intp, types.intp, bias, *(types.intp, out), *(types.intp,) * 3)
-        arrays = (weights, lines, offsets, bias, out)
-        rest = (types.boolean, types.boolean, residual, types.float32, types.float32)
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            w, w_at, x, x_at, table, count, between, b, b_at, y, y_at, apart, out_between, goes_on, ends, added, least, most = arguments
-            w, x, table, b, y = (_data(context, builder, kind, each) for kind, each in zip(arrays, (w, x, table, b, y), strict=True))
-            added_array = context.make_array(residual)(context, builder, added)
-            adds = builder.icmp_signed(">", added_array.nitems, _INT(0))
-            w, x, b, y, r = (builder.gep(base, [at]) for base, at in ((w, w_at), (x, x_at), (b, b_at), (y, y_at), (added_array.data, y_at)))
-            name = f"llvm.fma.v{LANES}f32"
-            multiply_add = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), name)
-            sums = [[cgutils.alloca_once(builder, _VECTOR) for _ in range(vectors)] for _ in range(rows)]
-            places = [
-                [builder.add(builder.mul(apart, _INT(row)), builder.mul(out_between, _INT(vector))) for vector in range(vectors)]
-                for row in range(rows)
-            ]
-            with builder.if_else(goes_on) as (then, otherwise):
-                with then:
-                    for row in range(rows):
-                        for vector in range(vectors):
-                            builder.store(builder.load(_line(builder, y, places[row][vector]), align=4), sums[row][vector])
-                with otherwise:
-                    for row in range(rows):
-                        start = _splat(builder, builder.load(builder.gep(b, [_INT(row)])))
-                        for vector in range(vectors):
-                            builder.store(start, sums[row][vector])
-            with cgutils.for_range(builder, count) as loop:
-                at = builder.load(builder.gep(table, [loop.index])) if pitch is None else builder.mul(loop.index, _INT(pitch))
-                line = builder.gep(x, [at])
-                weight = builder.gep(w, [builder.mul(loop.index, _INT(rows))])
-                given = [builder.load(_line(builder, line, builder.mul(between, _INT(vector))), align=4) for vector in range(vectors)]
-                for row in range(rows):
-                    factor = _splat(builder, builder.load(builder.gep(weight, [_INT(row)])))
-                    for vector in range(vectors):
-                        total = builder.call(multiply_add, [factor, given[vector], builder.load(sums[row][vector])])
-                        builder.store(total, sums[row][vector])
-            every = [(sums[row][vector], places[row][vector]) for row in range(rows) for vector in range(vectors)]
-            with builder.if_then(ends):
-                with builder.if_then(adds):
-                    for total, place in every:
-                        builder.store(builder.fadd(builder.load(total), builder.load(_line(builder, r, place), align=4)), total)
-                limits = (("<", _splat(builder, least)), (">", _splat(builder, most)))
-                for total, _ in every:
-                    for beyond, limit in limits:
-                        number = builder.load(total)
-                        builder.store(builder.select(builder.fcmp_ordered(beyond, number, limit), limit, number), total)
-            for total, place in every:
-                builder.store(builder.load(total), _line(builder, y, place), align=4)
-            return context.get_dummy_value()
-
-        return types.void(*kinds, *rest), generate
-
-    return tile
-
-
-def _splat_to(builder: Any, number: Any, lanes: int) -> Any:
-    undefined = ir.Constant(ir.VectorType(ir.FloatType(), lanes), ir.Undefined)
-    first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
-
-
-def _make_dots(lanes: int, spread: bool) -> Any:
-    """The code of sums of products of ``lanes`` numbers at a time, in ``UNROLLED`` sums: one after the other would wait for each other.
-
-    Args:
-        lanes: numbers of a vector.
-        spread: whether the second factor is one number for all lanes.
-    """
-    vector = ir.VectorType(ir.FloatType(), lanes)
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def dots(typing_context: Any, first: Any, first_at: Any, second: Any, second_at: Any, apart: Any, count: Any, out: Any) -> Any:
-        """Add to ``out[:lanes]`` the products of vectors, of which there are ``count`` in ``first``; those of ``second`` are ``apart``."""
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            a, a_at, b, b_at, between, number, y = arguments
-            a, b, y = (_data(context, builder, kind, each) for kind, each in ((first, a), (second, b), (out, y)))
-            a, b = builder.gep(a, [a_at]), builder.gep(b, [b_at])
-            name = f"llvm.fma.v{lanes}f32"
-            multiply_add = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
-            sums = [cgutils.alloca_once(builder, vector) for _ in range(UNROLLED)]
-
-            def at(base: Any, offset: Any) -> Any:
-                return builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
-
-            def add(total: Any, index: Any) -> None:
-                left = builder.load(at(a, builder.mul(index, _INT(lanes))), align=4)
-                place = builder.mul(index, between)
-                right = _splat_to(builder, builder.load(builder.gep(b, [place])), lanes) if spread else builder.load(at(b, place), align=4)
-                builder.store(builder.call(multiply_add, [left, right, builder.load(total)]), total)
-
-            builder.store(builder.load(at(y, _INT(0)), align=4), sums[0])
-            for total in sums[1:]:
-                builder.store(ir.Constant(vector, [0.0] * lanes), total)
-            groups = builder.sdiv(number, _INT(UNROLLED))
-            with cgutils.for_range(builder, groups) as loop:
-                start = builder.mul(loop.index, _INT(UNROLLED))
-                for each, total in enumerate(sums):
-                    add(total, builder.add(start, _INT(each)))
-            done = builder.mul(groups, _INT(UNROLLED))
-            with cgutils.for_range(builder, builder.sub(number, done)) as loop:
-                add(sums[0], builder.add(done, loop.index))
-            whole = builder.load(sums[0])
-            for total in sums[1:]:
-                whole = builder.fadd(whole, builder.load(total))
-            builder.store(whole, at(y, _INT(0)), align=4)
-            return context.get_dummy_value()
-
-        return types.void(first, types.intp, second, types.intp, types.intp, types.intp, out), generate
-
-    return dots
-
-
-def _copies(every: int) -> Any:
-    """The code that copies ``LANES`` numbers, of which the first of each ``every`` count; it may read up to ``every * LANES``."""
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def copy_line(typing_context: Any, out: Any, out_at: Any, x: Any, x_at: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            y, y_at, given, given_at = arguments
-            source = _data(context, builder, x, given)
-            lines = [builder.load(_line(builder, source, builder.add(given_at, _INT(number * LANES))), align=4) for number in range(every)]
-            line = lines[0]
-            if every == 2:
-                numbers = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(range(0, 2 * LANES, 2)))
-                line = builder.shuffle_vector(*lines, numbers)
-            builder.store(line, _line(builder, _data(context, builder, out, y), y_at), align=4)
-            return context.get_dummy_value()
-
-        return types.void(out, types.intp, x, types.intp), generate
-
-    return copy_line
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _clear_line(typing_context: Any, out: Any, out_at: Any) -> Any:
-    """Write ``LANES`` zeros."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        y, y_at = arguments
-        builder.store(ir.Constant(_VECTOR, [0.0] * LANES), _line(builder, _data(context, builder, out, y), y_at), align=4)
-        return context.get_dummy_value()
-
-    return types.void(out, types.intp), generate
-
-
-_copy_line, _copy_even = _copies(1), _copies(2)
-_tile_1, _tile_2, _tile_3 = (_make_tile(ROWS, vectors, PITCH) for vectors in (1, 2, 3))
-_dots, _dots_of_rows = _make_dots(LANES, False), _make_dots(ROWS, True)
-_unpacked_3 = _make_tile(ROWS, 3, None)
-_rows_1, _rows_2, _rows_3, _rows_4 = (_make_tile(1, vectors, None) for vectors in (1, 2, 3, 4))
+FEW_BLOCKS = 4
+"""Blocks of rows up to which a panel takes longer to gather than what it saves."""
 
 _FLOATS, _INTS, _TABLE = "float32[::1]", "int64[::1]", "int64[:, ::1]"
 
@@ -301,26 +103,26 @@ def _gather(x: Any, at: int, plane: int, channels: int, stride: int, start: int,
     if start < 0:
         for channel in range(channels):
             for lane in range(0, length, LANES):
-                _clear_line(panel, place + channel * PITCH + lane)
+                clear_line(panel, place + channel * PITCH + lane)
         return
     at += start
     end = at + (channels - 1) * plane + stride * (length + LANES)
     if stride == 1 and end <= x.size:
         if length <= LANES:
             for channel in range(channels):
-                _copy_line(panel, place + channel * PITCH, x, at + channel * plane)
+                copy_line(panel, place + channel * PITCH, x, at + channel * plane)
         elif length <= 2 * LANES:
             for channel in range(channels):
-                _copy_line(panel, place + channel * PITCH, x, at + channel * plane)
-                _copy_line(panel, place + channel * PITCH + LANES, x, at + channel * plane + LANES)
+                copy_line(panel, place + channel * PITCH, x, at + channel * plane)
+                copy_line(panel, place + channel * PITCH + LANES, x, at + channel * plane + LANES)
         else:
             for channel in range(channels):
                 for lane in range(0, VECTORS * LANES, LANES):
-                    _copy_line(panel, place + channel * PITCH + lane, x, at + channel * plane + lane)
+                    copy_line(panel, place + channel * PITCH + lane, x, at + channel * plane + lane)
     elif stride == 2 and end <= x.size:
         for channel in range(channels):
             for lane in range(0, length, LANES):
-                _copy_even(panel, place + channel * PITCH + lane, x, at + channel * plane + 2 * lane)
+                copy_even(panel, place + channel * PITCH + lane, x, at + channel * plane + 2 * lane)
     else:
         for channel in range(channels):
             for column in range(length):
@@ -371,13 +173,13 @@ def _tile(
 ) -> None:
     """A tile of as many vectors of windows as ``kind`` says, from a panel; or, if it is 4, of whole lines that lie where ``lines`` say."""
     if kind == 3:
-        _tile_3(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
+        tile_3(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
     elif kind == 4:
-        _unpacked_3(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
+        unpacked(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
     elif kind == 2:
-        _tile_2(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
+        tile_2(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
     else:
-        _tile_1(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
+        tile_1(w, w_at, x, x_at, lines, terms, LANES, bias, bias_at, out, at, stride, LANES, more, done, added, low, high)
 
 
 @kernel(
@@ -498,7 +300,7 @@ def convolve(
                     for column in range(length):
                         for row in range(ROWS):
                             scratch[row] = out[at + row * windows + column] if more and row < rows else bias[start + row]
-                        _dots_of_rows(weights, weight, panel, column, PITCH, terms_here, scratch)
+                        dots_of_rows(weights, weight, panel, column, PITCH, terms_here, scratch)
                         for row in range(rows):
                             out[at + row * windows + column] = scratch[row]
                 else:
@@ -554,7 +356,7 @@ def multiply_rows(x: Any, matrix: Any, count: int, terms: int, out: Any, first: 
         for row in range(count):
             for lane in range(LANES):
                 sums[lane] = np.float32(0)
-            _dots(matrix, at, x, row * terms, LANES, vectors, sums)
+            dots_of_lanes(matrix, at, x, row * terms, LANES, vectors, sums)
             total = np.float32(0)
             for lane in range(LANES):
                 total += sums[lane]
@@ -644,9 +446,9 @@ def _pad(x: Any, at: int, rows: Any, width: int, begin: int, stride: int, phases
                 # what is written behind the end is overwritten, or of no plane
                 while cell < high and source + stride * (cell + LANES) <= x.size:
                     if stride == 1:
-                        _copy_line(out, place + cell, x, source + cell)
+                        copy_line(out, place + cell, x, source + cell)
                     else:
-                        _copy_even(out, place + cell, x, source + 2 * cell)
+                        copy_even(out, place + cell, x, source + 2 * cell)
                     cell += LANES
             while cell < high:
                 out[place + cell] = x[source + cell * stride]
@@ -662,13 +464,13 @@ def _lines(
     """Vectors of windows of one plane: ``apart`` in ``x``, ``out_apart`` in ``out``."""
     count, no, none, zero = taps.size, False, out[:0], np.float32(0)
     if vectors == 4:
-        _rows_4(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
+        row_4(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
     elif vectors == 3:
-        _rows_3(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
+        row_3(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
     elif vectors == 2:
-        _rows_2(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
+        row_2(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
     else:
-        _rows_1(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
+        row_1(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
 
 
 @kernel(

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,18 +20,20 @@ from numbaops.runtime.threads import split, thread_count
 _FEW = 2
 """Output channels of one input channel up to which the input is walked along, not gathered."""
 
-DIRECT_FROM = 1 << 15
-"""Multiplications from which the kernel serves: fewer take NumPy less time, and need no Numba."""
+DIRECT_FROM = 1 << 12
+"""Multiplications from which the kernel serves: fewer need no Numba."""
 
 SHARES = 8
 """Shares of work for each thread: a unit takes up to 0.1 ms, and the last panel of a plane less."""
 
 _NOTHING = np.empty(0, np.float32)
+_FLOAT32 = np.dtype(np.float32)
+_MOST_LAUNCHES = 64
 
 
 def direct(x: Array, w: Array, axes: Sequence[Axis]) -> bool:
     """Whether the kernel serves for these inputs."""
-    if x.dtype != np.float32 or len(x) * w.size * math.prod(axis.count for axis in axes) < DIRECT_FROM:
+    if x.dtype != _FLOAT32 or len(x) * w.size * math.prod(axis.count for axis in axes) < DIRECT_FROM:
         return False
     from numbaops.kernels import products
 
@@ -178,6 +180,20 @@ class ScaledPlanes:
         return narrowed(result, x.dtype)
 
 
+class _Launch(NamedTuple):
+    """How a kernel is called for inputs of one shape: with ``x, *before, out, *between, residual, low, high, *after, first, last``."""
+
+    axes: tuple[Axis, ...]
+    shape: tuple[int, ...]
+    nbytes: int
+    kernel: Any
+    before: tuple[Any, ...]
+    between: tuple[Any, ...]
+    after: tuple[Any, ...]
+    units: int
+    work: int
+
+
 class Convolution:
     """A convolution of float32 with known weights, laid out once.
 
@@ -193,6 +209,7 @@ class Convolution:
         self.taps = math.prod(w.shape[2:])
         self.per_group = self.count // group
         given = np.zeros(self.count, np.float32) if bias is None else bias
+        self._launches: dict[tuple[int, ...], _Launch] = {}
         self._planes = self.channels == 1 and self.per_group <= _FEW
         if self._planes:
             self.weights, self.bias = np.ascontiguousarray(w).reshape(-1), np.ascontiguousarray(given)
@@ -219,33 +236,41 @@ class Convolution:
         self, x: Array, axes: tuple[Axis, ...], residual: Array | None = None, low: float = -math.inf, high: float = math.inf
     ) -> Array:
         """The windows of ``x``, ``[N, C, D1, ...]`` of float32, times the weights, plus the bias and the residual, within limits."""
+        launch = self._launches.get(x.shape)
+        if launch is None or launch.axes is not axes:
+            if len(self._launches) >= _MOST_LAUNCHES:
+                self._launches.clear()
+            self._launches[x.shape] = launch = self._launch(x.shape, axes)
+        result = memory.empty(launch.shape, _FLOAT32, launch.nbytes)[0]
+        added = _NOTHING if residual is None else np.ascontiguousarray(residual).reshape(-1)
+        flat = (x if x.flags.c_contiguous else np.ascontiguousarray(x)).reshape(-1)
+        kernel = launch.kernel
+        fixed = (flat, *launch.before, result.reshape(-1), *launch.between, added, low, high, *launch.after)
+        split(lambda first, stop: kernel(*fixed, first, stop), launch.units, launch.work, shares=SHARES)
+        return result
+
+    def _launch(self, given: tuple[int, ...], axes: tuple[Axis, ...]) -> _Launch:
         from numbaops.kernels import products
 
         counts = tuple(axis.count for axis in axes)
-        windows, plane = math.prod(counts), math.prod(x.shape[2:])
-        shape = (len(x), self.count, *counts)
-        result = memory.empty(shape, np.dtype(np.float32), 4 * math.prod(shape))[0]
-        flat, out = np.ascontiguousarray(x).reshape(-1), result.reshape(-1)
-        added = _NOTHING if residual is None else np.ascontiguousarray(residual).reshape(-1)
-        kernel: Any
-        fixed: Any
+        windows, plane = math.prod(counts), math.prod(given[2:])
+        shape = (given[0], self.count, *counts)
+        nbytes = 4 * math.prod(shape)
+        # a multiplication and an addition take about as long as two bytes of a copy
         if self._planes:
             padded, last = padded_of(axes), axes[-1]
-            fixed = (flat, plane, padded.rows, last.size, last.begin, last.stride, padded.phases, padded.cells, padded.taps, padded.starts)
-            fixed += (last.count, self.weights, self.bias, out, added, low, high, self.count, self.per_group)
-            kernel = products.convolve_planes
-            split(lambda first, stop: kernel(*fixed, first, stop), len(x) * self.count, 4 * windows * self.taps)
-            return result
+            rows: tuple[Any, ...] = (padded.rows, last.size, last.begin, last.stride, padded.phases, padded.cells, padded.taps)
+            before = (plane, *rows, padded.starts, last.count, self.weights, self.bias)
+            after: tuple[Any, ...] = (self.count, self.per_group)
+            return _Launch(axes, shape, nbytes, products.convolve_planes, before, (), after, given[0] * self.count, 4 * windows * self.taps)
         places = places_of(axes)
-        panels = len(x) * self.group * -(-windows // products.COLUMNS)
+        panels = given[0] * self.group * -(-windows // products.COLUMNS)
         each = blocks_of_unit(self.blocks, panels)
-        fixed = (flat, plane, self.group, places.sources, places.width, places.stride, places.cells, self.channels, self.weights, self.bias)
-        fixed += (out, self.per_group, windows, added, low, high, each)
-        # a multiplication and an addition take about as long as two bytes of a copy
+        rows = (places.sources, places.width, places.stride, places.cells)
+        before = (plane, self.group, *rows, self.channels, self.weights, self.bias)
         work = 2 * products.ROWS * each * products.COLUMNS * self.channels * self.taps
-        kernel = products.convolve
-        split(lambda first, stop: kernel(*fixed, first, stop), panels * -(-self.blocks // each), work, shares=SHARES)
-        return result
+        units = panels * -(-self.blocks // each)
+        return _Launch(axes, shape, nbytes, products.convolve, before, (self.per_group, windows), (each,), units, work)
 
 
 MATRIX_FROM = 1 << 18

@@ -174,22 +174,28 @@ class ConvChain:
     def __init__(self, conv: Conv, w: Array, bias: Array | None, scale: Array | None, shift: Array | None, low: float, high: float) -> None:
         self._conv, self._w, self._bias, self._scale, self._shift = conv, w, bias, scale, shift
         self._low, self._high = low, high
+        self._served: dict[tuple[Any, ...], tuple[tuple[Axis, ...], tuple[int, ...]]] = {}
         self._laid_out: Convolution | None = None
 
     def __call__(self, x: Array, residual: Array | None = None) -> Array | None:
         """The output, or None if the shapes or types are none of the kernel's."""
-        axes = self._conv.axes(x, self._w)
-        wide = widened(x)
-        if x.dtype != self._w.dtype or not direct(wide, self._w, axes):
+        served = self._served.get((x.shape, x.dtype))
+        if served is None:
+            axes = self._conv.axes(x, self._w)
+            counts = tuple(axis.count for axis in axes) if x.dtype == self._w.dtype and direct(widened(x), self._w, axes) else ()
+            if len(self._served) >= _MOST_SHAPES:
+                self._served.clear()
+            self._served[x.shape, x.dtype] = served = axes, counts
+        axes, counts = served
+        if not counts:
             return None
         if residual is not None:
-            shape = (len(x), len(self._w), *(axis.count for axis in axes))
-            if residual.shape != shape or residual.dtype != x.dtype:
+            if residual.shape != (len(x), len(self._w), *counts) or residual.dtype != x.dtype:
                 return None
             residual = widened(residual)
         if self._laid_out is None:
             self._laid_out = self._lay_out()
-        return narrowed(self._laid_out(wide, axes, residual, self._low, self._high), x.dtype)
+        return narrowed(self._laid_out(widened(x), axes, residual, self._low, self._high), x.dtype)
 
     @np.errstate(all="ignore")
     def _lay_out(self) -> Convolution:
