@@ -1,15 +1,19 @@
-"""What the benchmarks share: sizes, threads, page touching, page-fault counts, and timing of two things side by side."""
+"""What the benchmarks share: sizes, threads, page touching, page-fault counts, errors, and timing of things side by side."""
 
 from __future__ import annotations
 
 import gc
+import math
 import mmap
 import os
 import resource
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,6 +60,24 @@ def page_faults(thunk: Thunk, runs: int = 20) -> float:
     for _ in range(runs):
         thunk()
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / runs
+
+
+def peak_memory() -> int:
+    """The most resident memory that this process has had, in bytes.
+
+    On Linux from its status: ``ru_maxrss`` of a new process starts with that of the one that made it.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def memory_alone(prepare: str, run: str) -> int:
+    """Bytes that the statements ``run`` take at most, beyond what ``prepare`` has left, in a fresh process."""
+    code = f"{prepare}\nfrom benchmarks.common import peak_memory\nbefore = peak_memory()\n{run}\nprint(peak_memory() - before)"
+    return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
 
 
 @dataclass(frozen=True)
@@ -121,3 +143,83 @@ def _timer(thunk: Thunk, sample: float = 0.005) -> Callable[[], float]:
     while seconds(calls) < sample:
         calls *= 2
     return lambda: seconds(calls) / calls
+
+
+def in_turn(thunks: Sequence[Thunk], seconds: float, rounds: int = 5, sample: float = 0.0, pause: float = 0.05) -> list[list[float]]:
+    """Times of several thunks, which take turns: in each round every one is called for its share of ``seconds``, at least once.
+
+    Before each turn comes a pause, for the threads of the one before may still spin; the order is reversed in every other round.
+
+    Args:
+        thunks: what to call.
+        seconds: for each of them, over all rounds.
+        rounds: at least 1.
+        sample: least seconds of one time, which is then the average over several calls.
+        pause: seconds.
+
+    Returns:
+        For each thunk seconds a call, several in each round.
+    """
+    timers = [_timer(thunk, sample) for thunk in thunks]
+    times: list[list[float]] = [[] for _ in thunks]
+    order = list(range(len(thunks)))
+    for _ in range(rounds):
+        for position in order:
+            time.sleep(pause)
+            end = time.perf_counter() + seconds / rounds
+            times[position].append(timers[position]())
+            while time.perf_counter() < end:
+                times[position].append(timers[position]())
+        order.reverse()
+    return times
+
+
+def runtime_session(model: str | bytes, threads: int, optimized: bool = True) -> Any:
+    """An ONNX Runtime session on CPU with default options but for the number of threads.
+
+    Args:
+        model: path, or a serialized model.
+        threads: for its operators.
+        optimized: whether graphs may be rewritten.
+
+    Raises:
+        NotImplementedError: onnxruntime is not installed.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise NotImplementedError("onnxruntime is not installed") from error
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def relative_error(got: Any, want: Any) -> float:
+    """The largest absolute error as a part of the largest magnitude in ``want``; infinity if types, shapes or non-finite values differ.
+
+    Lists are compared item by item; text and what is no array are equal or not.
+    """
+    if isinstance(want, (list, tuple)):
+        if not isinstance(got, (list, tuple)) or len(got) != len(want):
+            return math.inf
+        return max(map(relative_error, got, want), default=0.0)
+    mine, theirs = np.asarray(got), np.asarray(want)
+    if mine.dtype.kind in "OU" or theirs.dtype.kind in "OU":
+        return 0.0 if mine.tolist() == theirs.tolist() else math.inf
+    if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
+        return math.inf
+    wide = np.complex128 if theirs.dtype.kind == "c" else np.float64
+    mine, theirs = mine.astype(wide), theirs.astype(wide)
+    finite = np.isfinite(theirs)
+    if not np.array_equal(finite, np.isfinite(mine)) or not np.array_equal(mine[~finite], theirs[~finite], equal_nan=True):
+        return math.inf
+    error = float(np.abs(mine[finite] - theirs[finite]).max(initial=0))
+    return error / (float(np.abs(theirs[finite]).max(initial=0)) or 1.0)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of positive values; not a number if there are none."""
+    return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan

@@ -50,6 +50,10 @@ def check(text: str, feeds: dict[str, np.ndarray], opset: int = 17, **options: A
     return [len(step.fast.function._program) for step in steps if isinstance(step.fast.function, _Blocks)]
 
 
+def test_single_nodes_are_left_to_numpy() -> None:
+    assert check("g (float[a,b,c,d] x) => (y) { y = Neg(x) }", {"x": X}) == []
+
+
 OPERANDS = [*itertools.product((1, 2), (1, 3), (1, 4), (1, 5)), (), (5,), (4, 1), (1,), (3, 1, 1), (1, 1, 5)]
 
 
@@ -64,16 +68,15 @@ def test_operands_of_every_shape(shape: tuple[int, ...]) -> None:
     ("text", "chains"),
     [
         ("a = Neg(x)  b = Abs(a)  c = Exp(b)  y = Sqrt(c)", [4]),
-        ("a = Neg(x)  b = Abs(x)  y = Add(a, b)", [1, 2]),
+        ("a = Neg(x)  b = Abs(x)  y = Add(a, b)", [2]),
         ("a = Sigmoid(x)  y = Mul(x, a)", [2]),
         ("a = Sigmoid(x)  y = Mul(a, a)", [2]),
-        ("a = Neg(x)  b = Transpose <perm = [1, 0, 2, 3]> (a)  y = Abs(b)", [1, 1]),
+        ("a = Neg(x)  b = Transpose <perm = [1, 0, 2, 3]> (a)  y = Abs(b)", []),
         ("a = Cast <to = 11> (x)  b = Neg(a)  y = Abs(b)", [2]),
         ("a = HardSigmoid(x)  b = Elu <alpha = 0.5> (a)  c = Clip(b)  y = Max(c, x, x)", [4]),
         ("k = Constant <value_float = 2.0> ()  a = Pow(x, k)  b = Mod <fmod = 1> (a, k)  y = Mean(b, k, x)", [3]),
-        ("n = IsNaN(x)  m = Not(n)  y = And(m, n)", [1, 2]),
-        ("y = Neg(x)", [1]),
-        ("a = ReduceMax <axes = [1, 2, 3]> (x)  b = Neg(a)  c = Abs(b)  y = Add(x, c)", [2, 1]),
+        ("n = IsNaN(x)  m = Not(n)  y = And(m, n)", [2]),
+        ("a = ReduceMax <axes = [1, 2, 3]> (x)  b = Neg(a)  c = Abs(b)  y = Add(x, c)", [2]),
     ],
 )
 def test_chains(text: str, chains: list[int]) -> None:
@@ -81,7 +84,7 @@ def test_chains(text: str, chains: list[int]) -> None:
 
 
 def test_values_that_are_wanted_end_a_chain() -> None:
-    assert check("g (float[a,b,c,d] x) => (y, a) { a = Neg(x)  b = Abs(a)  y = Exp(b) }", {"x": X}) == [1, 2]
+    assert check("g (float[a,b,c,d] x) => (y, a) { a = Neg(x)  b = Abs(a)  y = Exp(b) }", {"x": X}) == [2]
 
 
 def test_layouts() -> None:
@@ -89,15 +92,11 @@ def test_layouts() -> None:
         check("g (float[a,b,c,d] x) => (y) { a = Neg(x)  b = Add(a, x)  y = Abs(b) }", {"x": x})
 
 
-def test_batch_normalization_is_a_factor_and_a_summand() -> None:
+def test_a_node_that_stands_for_several_is_none_of_a_chain() -> None:
     text = """g (float[a,3,c,d] x) => (y)
         <float[3] s = {1, 2, 3}, float[3] b = {0.5, 0, -1}, float[3] m = {0, 1, 2}, float[3] v = {1, 2, 4}>
-        { n = BatchNormalization(x, s, b, m, v)  y = Relu(n) }"""
-    evaluator = ReferenceEvaluator(model(text))
-    wanted = evaluator.run(None, {"x": X}, intermediate=True)["y"]
-    for _ in range(RUNS):
-        np.testing.assert_allclose(evaluator.run(None, {"x": X})[0], wanted, rtol=1e-5, atol=1e-5)
-    assert check(text, {"x": X}, exact=True) == [1]
+        { n = BatchNormalization(x, s, b, m, v)  r = Relu(n)  a = Neg(r)  y = Abs(a) }"""
+    assert check(text, {"x": X}) == [2]
 
 
 def test_shapes_that_depend_on_values() -> None:

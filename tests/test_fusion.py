@@ -247,3 +247,26 @@ def test_models_of_older_tools_have_weights_of_nodes() -> None:
     got, wanted, count = both(made, X, R)
     np.testing.assert_array_equal(got, wanted)
     assert count == 1
+
+
+CHANGING = [
+    "n = BatchNormalization(x, s, s, s, s)  r = Relu(n)  h = Shape(x)  z = ConstantOfShape(h)  y = Add(r, z)",
+    "c = Conv(x, w)  n = BatchNormalization(c, s, s, s, s)  h = Shape(x)  z = ConstantOfShape(h)  d = Add(z, x)  y = Add(n, d)",
+    "n = BatchNormalization(x, s, s, s, s)  c = Conv(n, w)  r = Relu(c)  h = Shape(x)  z = ConstantOfShape(h)  q = Add(z, r)  y = Relu(q)",
+]
+
+
+@pytest.mark.parametrize("text", CHANGING)
+def test_variants_for_shapes_keep_the_chains(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are plans of plans: what stands for several nodes already is taken as it is."""
+    monkeypatch.setattr("numbaops.engine.blocks.LARGE", 1)
+    numbers = ", ".join(str(number) for number in np.linspace(0.5, 2, 12))
+    weights = ", ".join(str(number) for number in np.linspace(-1, 1, 144))
+    constants = f"<float[12] s = {{{numbers}}}, float[12,12,1,1] w = {{{weights}}}>"
+    made = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 15]> g (float[N,12,M,M] x) => (y) {constants} {{ {text} }}')
+    evaluator = ReferenceEvaluator(made)
+    for size in (20, 24):
+        x = RANDOM.standard_normal((2, 12, size, size)).astype(np.float32)
+        wanted = evaluator.run(None, {"x": x}, intermediate=True)["y"]
+        for _ in range(10):
+            np.testing.assert_allclose(evaluator.run(None, {"x": x})[0], wanted, rtol=1e-4, atol=1e-4)

@@ -63,7 +63,7 @@ def fuse(
 
 def _head(step: Step, constants: Mapping[str, Any], exact: bool) -> _Chain | None:
     """The chain that a step begins, if it is a convolution of known weights, or scales and shifts channels."""
-    if any(name and name not in constants for name in step.inputs[1:]):
+    if step.fast.compound or any(name and name not in constants for name in step.inputs[1:]):
         return None
     known = [constants[name] if name else None for name in step.inputs[1:]]
     conv = step.fast.function
@@ -115,7 +115,9 @@ class _Chain:
 
     def take(self, step: Step, value: str, exact: bool) -> bool:
         """Whether the step that takes ``value`` goes into the chain; if so, it is taken in."""
-        if step.kind != "numbaops" or not isinstance(step.node, LeafOperator) or self._limited or len(step.outputs) != 1:
+        if self._limited or step.fast.compound or len(step.outputs) != 1:
+            return False
+        if step.kind != "numbaops" or not isinstance(step.node, LeafOperator):
             return False
         if step.op_type in ("Relu", "Clip"):
             limits = self._limits(step)
@@ -184,7 +186,7 @@ class _Chain:
             assert self.scale is not None
             assert self.shift is not None
             kernel = ScaledPlanes(self.scale, self.shift, self._low, self._high, self._rank)
-        fast = Fast(_Fused(kernel, steps, inputs, self._constants), single=True, arrays=True, aliases=False, pure=True)
+        fast = Fast(_Fused(kernel, steps, inputs, self._constants), single=True, arrays=True, aliases=False, pure=True, compound=True)
         return replace(self._head, inputs=inputs, outputs=steps[-1].outputs, fast=fast)
 
 

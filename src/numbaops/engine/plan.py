@@ -376,7 +376,7 @@ class Plan:
         if not self.elementwise:
             return self
         fed = {name: (value.dtype, value.shape) for name, value in zip(self.inputs, inputs, strict=True) if type(value) is np.ndarray}
-        found = chains(self.steps, self.live, self.outputs, self.constants, {**seen, **fed}, exact=self.exact)
+        found = chains(self.steps, self.live, self.outputs, self.constants, {**seen, **fed})
         if not found:
             return self
         steps, gone = list(self.steps), {each for _, others in found.values() for each in others}

@@ -35,6 +35,7 @@ class Fast:
         given: code of the caller runs in it, which may do anything.
         renames: it gives its input as it is.
         elementwise: each element of the output depends on those at its place alone; inputs are stretched as NumPy does it.
+        compound: it does what several nodes do; the step's node is only one of them.
         lazy: gives the same without the memory for it, for who only reads it.
         prepared: takes the inputs that are constant, and ``...`` for each other one; returns what to call in the place of ``function``,
             or None.
@@ -50,6 +51,7 @@ class Fast:
     given: bool = False
     renames: bool = False
     elementwise: bool = False
+    compound: bool = False
     lazy: Callable[..., Any] | None = None
     prepared: Callable[..., Callable[..., Any] | None] | None = None
 
