@@ -665,3 +665,44 @@ def test_the_first_run_may_be_in_many_threads() -> None:
         assert len(results) == 8
         for result in results:
             assert_same(result, f(6, -12))
+
+
+KNOWN = {
+    "If": "c = Cast <to = 9> (t)  y = If (c) <then_branch = t () => (r) { a = Mul(w, w)  r = Add(a, x) }, "
+    "else_branch = e () => (s) { s = Sub(x, w) }>",
+    "Loop": "n = Constant <value_int = 3> ()  y = Loop (n, , x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] r) "
+    "{ d = Identity(c)  a = Mul(w, w)  r = Add(s, a) }>",
+    "Scan": "y, z = Scan <num_scan_inputs = 1, body = b (float[] s, float e) => (float[] r, float q) "
+    "{ a = ReduceSum <keepdims = 0> (w)  r = Add(s, a)  q = Mul(e, a) }> (k, x)",
+}
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_constants_around_bodies_are_constants_in_them(kind: str) -> None:
+    """They are folded there; what the caller feeds in their place is not."""
+    text = f"g (float[2] x, float t, float[2] w) => (y) <float[2] w = {{2, 3}}, float k = {{0}}> {{ {KNOWN[kind]} }}"
+    made = model(text, 18)
+    evaluator = ReferenceEvaluator(made)
+    x, t = np.array([1, -2], np.float32), np.float32(1)
+    wanted = evaluator.run(None, {"x": x, "t": t}, intermediate=True)["y"]
+    other = np.array([5, 7], np.float32)
+    wanted_for_other = evaluator.run(None, {"x": x, "t": t, "w": other}, intermediate=True)["y"]
+    for _ in range(10):
+        np.testing.assert_array_equal(evaluator.run(None, {"x": x, "t": t})[0], wanted)
+        np.testing.assert_array_equal(evaluator.run(None, {"x": x, "t": t, "w": other})[0], wanted_for_other)
+    assert not np.array_equal(wanted, wanted_for_other)
+
+
+def test_subclasses_see_the_runs_of_bodies_with_constants() -> None:
+    runs = []
+
+    class Noting(ReferenceEvaluator):
+        def run(self, *arguments: Any, **options: Any) -> Any:
+            runs.append(self.output_names_)
+            return super().run(*arguments, **options)
+
+    text = f"g (float[2] x, float t) => (y) <float[2] w = {{2, 3}}> {{ {KNOWN['If']} }}"
+    evaluator = Noting(model(text, 18))
+    for _ in range(4):
+        assert evaluator.run(None, {"x": np.zeros(2, np.float32), "t": np.float32(0)})[0].tolist() == [-2, -3]
+    assert runs.count(["s"]) == 4

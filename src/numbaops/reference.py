@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,9 @@ _DEFAULTS = {
     "profile": False,
     "exact": False,
 }
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ReferenceEvaluator(LoadedGraph):
@@ -134,22 +138,26 @@ class ReferenceEvaluator(LoadedGraph):
             self._plans[outputs, given] = plan
         return plan
 
-    def body(self, often: bool = True) -> Callable[..., Sequence[Any]]:
-        """What runs this graph as part of another: it takes the captured values, then the inputs in order.
+    def body(self, often: bool = True, known: Mapping[str, Any] = _NOTHING) -> Callable[..., Sequence[Any]]:
+        """What runs this graph as part of another: it takes the captured values, then the inputs in order, but for those that are known.
 
         Args:
             often: whether it is called many times in a run.
+            known: values that never change.
         """
+        names = [name for name in (*self.captured, *self.input_names_) if name not in known]
         if type(self).run is not ReferenceEvaluator.run:  # a subclass wants to see each run
-            names = (*self.captured, *self.input_names_)
-            return lambda *values: self.run(None, dict(zip(names, values, strict=True)), {})
-        return self.body_plan.plain if often else self.body_plan.called
+            return lambda *values: self.run(None, {**known, **dict(zip(names, values, strict=True))}, {})
+        plan = self._body_plan(names, known) if known else self.body_plan
+        return plan.plain if often else plan.called
 
     @functools.cached_property
     def body_plan(self) -> Plan:
+        return self._body_plan((*self.captured, *self.input_names_), {})
+
+    def _body_plan(self, names: Sequence[str], known: Mapping[str, Any]) -> Plan:
         constants = {name: value for name, value in self.rt_inits_.items() if name not in self.input_names_}
-        names = (*self.captured, *self.input_names_)
-        return Plan(self.steps, names, self.output_names_, constants, budget=self._budget, graph=False, exact=self._exact)
+        return Plan(self.steps, names, self.output_names_, {**constants, **known}, budget=self._budget, graph=False, exact=self._exact)
 
     def _log_arg(self, a: Any) -> Any:
         try:

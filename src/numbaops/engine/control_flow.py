@@ -36,7 +36,7 @@ class Graph(Protocol):
     foreign: bool
     given: bool
 
-    def body(self, often: bool = True) -> Body: ...
+    def body(self, often: bool = True, known: Mapping[str, Any] = ...) -> Body: ...
 
     def uses(self, name: str) -> bool: ...
 
@@ -135,12 +135,38 @@ class ControlFlow(Node):
 
             return self.compute(values[:count], body)
 
+        def prepared(*known: Any) -> Callable[..., tuple[Any, ...]] | None:
+            constants = {name: value for name, value in zip(self.captured, known[count:], strict=True) if value is not ...}
+            return self._with_constants(constants) if constants else None
+
         return Fast(
             function,
+            prepared=prepared,
             pure=self.foldable and all(graph.pure for graph in graphs),
             foreign=any(graph.foreign for graph in graphs),
             given=any(graph.given for graph in graphs),
         )
+
+    def _with_constants(self, constants: Mapping[str, Any]) -> Callable[..., tuple[Any, ...]]:
+        """What a plan calls if it knows values that bodies take: they are constants of the bodies' plans too."""
+        graphs = [self.graphs[name] for name in self.bodies]
+        count = len(self.onnx_node.input)
+        names = [self.outer(graph) for graph in graphs]
+        places = [[self.captured.index(name) for name in some if name not in constants] for some in names]
+        made: dict[int, Body] = {}
+
+        def function(*values: Any) -> tuple[Any, ...]:
+            captured = values[count:]
+
+            def body(position: int) -> Body:
+                if position not in made:
+                    known = {name: constants[name] for name in names[position] if name in constants}
+                    made[position] = graphs[position].body(self.often, known)
+                return functools.partial(made[position], *[captured[place] for place in places[position]])
+
+            return self.compute(values[:count], body)
+
+        return function
 
 
 def _check_axis(attribute: str, axis: int, value: Any) -> None:

@@ -199,7 +199,7 @@ class Plan:
         for position in self.live:
             step = self.steps[position]
             if step.fast.prepared is not None:
-                known = [None if not name else self.constants.get(name, ...) for name in step.inputs]
+                known = [None if not name else self.constants.get(name, ...) for name in (*step.inputs, *step.captured)]
                 function = step.fast.prepared(*known)
                 if function is not None:
                     self.steps[position] = replace(step, fast=replace(step.fast, function=function, prepared=None))

@@ -37,8 +37,8 @@ class Fast:
         elementwise: each element of the output depends on those at its place alone; inputs are stretched as NumPy does it.
         compound: it does what several nodes do; the step's node is only one of them.
         lazy: gives the same without the memory for it, for who only reads it.
-        prepared: takes the inputs that are constant, and ``...`` for each other one; returns what to call in the place of ``function``,
-            or None.
+        prepared: takes the inputs and captured values that are constant, and ``...`` for each other one; returns what to call in the
+            place of ``function``, or None.
     """
 
     function: Callable[..., Any]
