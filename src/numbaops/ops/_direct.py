@@ -320,6 +320,12 @@ def multiplied(a: Array, b: Array) -> Array | None:
     return result
 
 
+def product(a: Array, b: Array) -> Array:
+    """``numpy.matmul``, by the kernel where that serves."""
+    y = multiplied(a, b)
+    return np.matmul(a, b) if y is None else y
+
+
 def _few_rows(a: Array, b: Array) -> Array | None:
     """The product of a matrix of few rows, or a stack of such, and one matrix."""
     from numbaops.kernels import products

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from numbaops.errors import InvalidValueError
+from numbaops.ops._direct import product
 from numbaops.ops._precision import rounded, stage_dtype, working_dtype
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
@@ -179,7 +180,7 @@ def _attention(
         _softmax(scores)
         scores = rounded(scores, precision)
     reached(3)
-    y = (_by_shared_head(scores, v.shape[1]) @ v.astype(working_dtype(q, v), copy=False)).reshape(*q.shape[:3], v.shape[3])
+    y = product(_by_shared_head(scores, v.shape[1]), v.astype(working_dtype(q, v), copy=False)).reshape(*q.shape[:3], v.shape[3])
     if packed:
         y = y.transpose(0, 2, 1, 3).reshape(batch, queries, y.shape[1] * y.shape[3])
     return y.astype(q.dtype, copy=False), k, v, *stages
@@ -198,7 +199,7 @@ def _scores(q: Array, k: Array, scale: float | None) -> Array:
     root = math.sqrt(abs(factor))
     left = _by_shared_head(q.astype(dtype, copy=False) * dtype.type(math.copysign(root, factor)), k.shape[1])
     right = k.astype(dtype, copy=False) * dtype.type(root)
-    return (left @ right.swapaxes(2, 3)).reshape(*q.shape[:3], k.shape[2])  # type: ignore[no-any-return]
+    return product(left, right.swapaxes(2, 3)).reshape(*q.shape[:3], k.shape[2])
 
 
 def _appended(name: str, past: Array, new: Array) -> Array:

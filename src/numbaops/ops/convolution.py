@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from numbaops.errors import InvalidValueError
-from numbaops.ops._direct import Convolution, direct, integers_convolved, limit_of
+from numbaops.ops._direct import Convolution, direct, integers_convolved, limit_of, product
 from numbaops.ops._precision import narrowed, widened
 from numbaops.ops._windows import (
     AUTO_PADS,
@@ -304,7 +304,8 @@ def conv_transpose(
     axes = _transposed_windows(x.shape[2:], kernel, strides, dilations, **attributes)
     per_group = len(w) // group
     kernels = widened(w).reshape(group, per_group, math.prod(w.shape[1:])).swapaxes(1, 2)
-    cells = np.matmul(kernels, widened(x).reshape(len(x), group, per_group, size_of(axes)))
+    images = widened(x).reshape(len(x), group, per_group, size_of(axes))
+    cells = product(np.broadcast_to(kernels, (len(x), *kernels.shape)), images)
     result = add_columns(cells.reshape(len(x), group * w.shape[1], *kernel, *x.shape[2:]), axes)
     _add_bias(result, bias)
     return result.astype(x.dtype, copy=False)
@@ -423,7 +424,8 @@ def deform_conv(
         sampled *= widened(mask).reshape(len(x), offset_group, 1, cells * size_of(axes))
     length = math.prod(w.shape[1:])
     kernels = widened(w).reshape(group, len(w) // group, length)
-    result: Array = np.matmul(kernels, sampled.reshape(len(x), group, length, size_of(axes))).reshape(len(x), len(w), *counts)
+    stack = np.broadcast_to(kernels, (len(x), *kernels.shape))
+    result = product(stack, sampled.reshape(len(x), group, length, size_of(axes))).reshape(len(x), len(w), *counts)
     _add_bias(result, bias)
     return result.astype(x.dtype, copy=False)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.ops._activations import Activation, named_activations
+from numbaops.ops._direct import product
 from numbaops.ops._precision import working_dtype
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
@@ -221,7 +222,7 @@ def _layer(
     last = []
     for way in range(directions):
         bias, step = cell(r[way], b[way, 0], b[way, 1], None if p is None else p[way], functions[way])
-        products = flat @ w[way].T
+        products = product(flat, w[way].T)
         products += bias
         states = tuple(state[way] for state in first)
         last.append(_unroll(step, products.reshape(steps, batch, gates * hidden), states, lengths, backwards[way], y[:, way]))
