@@ -144,8 +144,9 @@ class Code:
                 freed.append(variable)
         into = self.in_place.get(position)
         if into is not None:
-            # "no": a value of another type than in the run that this was made after is an error, and starts anew
-            arguments += [f"out={arguments[step.inputs.index(into)]}", "casting='no'"]
+            target = arguments[step.inputs.index(into)]
+            # "no": a value of another type than in the run that this was made after is an error, and starts anew; 25 ns a node
+            arguments += [target] if plan.typed else [f"out={target}", "casting='no'"]
         call = f"f{position}({', '.join(arguments)})"
         if step.fast.ufunc is not None and len(arguments) == 2 and into is None:  # NumPy would find a common type
             self.space["mixed"] = mixed

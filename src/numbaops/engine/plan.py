@@ -31,6 +31,7 @@ SPECIAL_BUDGET = 1 << 20
 """Bytes that values computed from shapes may hold in a variant."""
 
 _MOST_VARIANTS = 16
+_OF_SEQUENCES = ("Sequence", "Optional", "ConcatFromSequence", "SplitToSequence")
 _MOST_COUNTS = 256
 
 
@@ -95,6 +96,9 @@ class Plan:
         """Values that must not be NumPy scalars, which NumPy's own functions take and give."""
         rerunnable = not any(self.steps[position].fast.given for position in self.live)
         self.candidates = self._candidates() if rerunnable else {}
+        live = [self.steps[position] for position in self.live]
+        self.typed = all(step.kind == "numbaops" and not step.op_type.startswith(_OF_SEQUENCES) for step in live)
+        """Whether the types of all values follow from those of the inputs."""
         self.of_shapes = [
             position
             for position in self.live
