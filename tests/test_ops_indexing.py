@@ -14,12 +14,14 @@ import numpy as np
 import onnx
 import pytest
 
+import numbaops
 import oracle
 from drawn import indexing, movement
 from drawn.case import Case
 from leaf_checks import assert_close
 from moving_checks import assert_node_cases, assert_pure, assert_same, at, check, drawn_cases, floats, integers, run, strings
 from numbaops.errors import NumbaopsError
+from numbaops.ops import _sorting
 
 BFLOAT16 = ml_dtypes.bfloat16
 NAN, INF = math.nan, math.inf
@@ -413,3 +415,28 @@ def test_errors(op_type: str, opset: int, inputs: list[Any], attributes: dict[st
     with pytest.raises(NumbaopsError, match=text) as caught:
         run(Case(op_type, opset, inputs, attributes, outputs=2 if op_type == "TopK" else 1))
     assert caught.value.op_type == op_type
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "int64", "uint8", "int8", "bfloat16", "bool"])
+@pytest.mark.parametrize(("shape", "axis"), [((100,), 0), ((3, 200), 1), ((300, 4), 0), ((2, 100, 5), 1), ((0, 100), 1)], ids=str)
+@pytest.mark.parametrize("largest", [0, 1])
+def test_few_of_many_as_if_all_were_sorted(shape: tuple[int, ...], axis: int, kind: str, largest: int) -> None:
+    """Elements that are equal to the last one that counts, too."""
+    dtype = numbaops.element_type(kind).dtype
+    x = np.random.default_rng(0).integers(0, 12, shape).astype(dtype)
+    numbers = np.moveaxis(x.astype(np.float64), axis, -1)
+    ranks = np.argsort(-numbers if largest else numbers, axis=-1, kind="stable")
+    for k in (0, 1, 3, 12):
+        wanted = np.moveaxis(ranks[..., :k], -1, axis)
+        values, indices = _sorting.top_k(axis, largest)(x, np.array(k))
+        np.testing.assert_array_equal(indices, wanted)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, wanted, axis))
+
+
+def test_few_of_many_with_nan() -> None:
+    x = np.arange(100, dtype=np.float32)
+    x[[3, 50]] = np.nan
+    values, indices = _sorting.top_k(0, 1)(x, np.array(3))
+    assert indices.tolist() == [3, 50, 99]
+    assert np.isnan(values[:2]).all()
+    assert _sorting.top_k(0, 0)(x, np.array(3))[1].tolist() == [0, 1, 2]

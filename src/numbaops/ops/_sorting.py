@@ -13,6 +13,9 @@ from numbaops.errors import InvalidValueError
 from numbaops.ops._axes import normalized_axis, single_integer
 from numbaops.ops.base import Array
 
+_FEW = 8
+"""How many times as many elements as are wanted make it worth not to sort them all."""
+
 
 def top_k(axis: int = -1, largest: int = 1, sorted: int = 1) -> Callable[..., tuple[Array, Array]]:
     """TopK: the largest or smallest elements along ``axis`` and their indices, in order; of equal ones the first comes first.
@@ -33,6 +36,10 @@ def _top(data: Array, k: int, axis: int, largest: int) -> tuple[Array, Array]:
     if not 0 <= k <= size:
         raise InvalidValueError(f"K is {k}; allowed: 0 to {size}, the size of axis {place}", attribute="K")
     keys = _sortable(data)
+    if _FEW * k < size and not (keys.dtype.kind == "f" and np.isnan(keys).any()):
+        indices = _few(np.moveaxis(keys, place, -1), k, bool(largest))
+        indices = np.moveaxis(indices, -1, place)
+        return np.take_along_axis(data, indices, place), indices
     if largest:
         # sorted backward, so that the first of equal elements is the last one, and read backward
         backward = (slice(None),) * place + (slice(None, None, -1),)
@@ -41,6 +48,24 @@ def _top(data: Array, k: int, axis: int, largest: int) -> tuple[Array, Array]:
         order = keys.argsort(place, kind="stable")
     indices = order[(slice(None),) * place + (slice(k),)].astype(np.int64, copy=False)
     return np.take_along_axis(data, indices, place), indices
+
+
+def _few(keys: Array, k: int, largest: bool) -> Array:
+    """Indices of the ``k`` largest or smallest of many along the last axis, in order, without sorting the others; there is no NaN."""
+    size = keys.shape[-1]
+    rows = keys.reshape(-1, size)
+    if not k or not len(rows):
+        return np.zeros((*keys.shape[:-1], k), np.int64)
+    last = np.partition(rows, size - k if largest else k - 1, 1)[:, size - k if largest else k - 1, None]
+    better = rows > last if largest else rows < last
+    equal = rows == last
+    # of those equal to the last one, the first ones
+    equal &= equal.cumsum(1) <= k - better.sum(1, keepdims=True)
+    indices = (better | equal).nonzero()[1].reshape(len(rows), k)
+    found = np.take_along_axis(rows, indices, 1)
+    order = found[:, ::-1].argsort(1, kind="stable")[:, ::-1] if largest else found.argsort(1, kind="stable")
+    order = k - 1 - order if largest else order
+    return np.take_along_axis(indices, order, 1).reshape(*keys.shape[:-1], k)
 
 
 def unique(axis: int | None = None, sorted: int = 1) -> Callable[..., tuple[Array, ...]]:
