@@ -125,3 +125,13 @@ def test_inputs_of_another_type_later() -> None:
     for kind in (np.float32, np.float64) * RUNS:
         x = np.arange(100, dtype=kind)
         np.testing.assert_array_equal(evaluator.run(None, {"x": x, "z": x})[0], -x * x + x)
+
+
+def test_exact_runs_no_blocks() -> None:
+    assert check("g (float[a,b,c,d] x) => (y) { a = Erf(x)  y = Mul(a, x) }", {"x": X}, exact=True) == []
+
+
+def test_inputs_of_other_layouts_keep_theirs() -> None:
+    """NumPy's results have the layout of the inputs, and a sum over them adds up in that order."""
+    x = np.ascontiguousarray(RANDOM.standard_normal((4, 30, 31, 8)).astype(np.float32)).transpose(0, 3, 1, 2)
+    check("g (float[a,b,c,d] x) => (y) { a = Mul(x, x)  b = Add(a, x)  y = ReduceMean(b) }", {"x": x})

@@ -270,3 +270,63 @@ def test_variants_for_shapes_keep_the_chains(text: str, monkeypatch: pytest.Monk
         wanted = evaluator.run(None, {"x": x}, intermediate=True)["y"]
         for _ in range(10):
             np.testing.assert_allclose(evaluator.run(None, {"x": x})[0], wanted, rtol=1e-4, atol=1e-4)
+
+
+def one_conv(links: str, constants: str, kind: str = "float", opset: int = 15) -> ModelProto:
+    weights = ", ".join(["1"] * 16)
+    text = f"g ({kind}[1,4,40,40] x) => (y) <{kind}[4,4,1,1] w = {{{weights}}}, {constants}> {{ c = Conv(x, w)  {links} }}"
+    return parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
+
+
+def assert_as_one_by_one(made: ModelProto, x: np.ndarray, **options: Any) -> None:
+    evaluator = ReferenceEvaluator(made, **options)
+    wanted = evaluator.run(None, {"x": x}, intermediate=True)["y"]
+    for _ in range(10):
+        (got,) = evaluator.run(None, {"x": x})
+        assert got.dtype == wanted.dtype
+        np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=1e-5)
+
+
+@pytest.mark.parametrize("links", [("1e30", "1e10"), ("1e-30", "1e-12"), ("1e-38", "1e-20")], ids=" ".join)
+def test_scales_that_leave_the_range_of_the_weights(links: tuple[str, str]) -> None:
+    """The values between are finite and exact, so what goes into weights must be, too."""
+    x = np.full((1, 4, 40, 40), 1e-10 if "30" in links[0] and links[0] == "1e30" else 1e30, np.float32)
+    constants = f"float[4,1,1] k = {{{', '.join([links[0]] * 4)}}}, float[4,1,1] m = {{{', '.join([links[1]] * 4)}}}"
+    assert_as_one_by_one(one_conv("a = Mul(c, k)  y = Mul(a, m)", constants), x)
+
+
+@pytest.mark.parametrize("limits", ["nan, one", "one, nan", "nan", "nan, nan"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_limits_that_are_none(limits: str, exact: bool) -> None:
+    made = one_conv(f"y = Clip(c, {limits})", "float one = {1}, float nan = {0}")
+    for tensor in made.graph.initializer:
+        if tensor.name == "nan":
+            tensor.CopyFrom(numpy_helper.from_array(np.array(np.nan, np.float32), "nan"))
+    assert_as_one_by_one(made, RANDOM.standard_normal((1, 4, 40, 40)).astype(np.float32), exact=exact)
+
+
+@pytest.mark.parametrize("links", ["y = Clip(c)", "y = Clip(c, zero)", "y = Clip(c, , zero)", "y = Relu(c)"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_halves_that_overflow(links: str, exact: bool) -> None:
+    """Missing limits are those of the type; and nothing warns."""
+    made = one_conv(links, "float16 zero = {0}", "float16")
+    assert_as_one_by_one(made, np.full((1, 4, 40, 40), 60000, np.float16), exact=exact)
+
+
+@pytest.mark.parametrize("kind", ["double", "float16", "int32"])
+@pytest.mark.parametrize("op_type", ["Add", "Mul"])
+def test_constants_of_another_type_are_refused(op_type: str, kind: str) -> None:
+    made = one_conv(f"y = {op_type}(c, k)", f"{kind}[4,1,1] k = {{1, 2, 3, 4}}")
+    evaluator = ReferenceEvaluator(made)
+    for _ in range(3):
+        with pytest.raises(numbaops.InvalidTypeError, match="the same type"):
+            evaluator.run(None, {"x": np.ones((1, 4, 40, 40), np.float32)})
+
+
+def test_large_halves_scaled_do_not_warn() -> None:
+    values = "float16[4] s = {10000, 1, 1, 1}, float16[4] b = {0, 0, 0, 0}, float16[4] v = {1, 1, 1, 1}"
+    text = f"g (float16[1,4,100,100] x) => (y) <{values}> {{ y = BatchNormalization(x, s, b, b, v) }}"
+    evaluator = ReferenceEvaluator(parser.parse_model(f'<ir_version: 8, opset_import: ["" : 15]> {text}'))
+    (y,) = evaluator.run(None, {"x": np.full((1, 4, 100, 100), 10000, np.float16)})
+    assert np.isinf(y[0, 0]).all()
+    assert np.isfinite(y[0, 1]).all()

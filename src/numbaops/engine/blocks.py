@@ -149,6 +149,8 @@ class _Blocks:
     def __call__(self, *values: Array) -> Array:
         if any((value.dtype, value.shape) != kind for value, kind in zip(values, self._kinds, strict=True)):
             return self._run(list(values))  # a shape depends on values
+        if not all(value.flags.c_contiguous for value in values):
+            return self._run(list(values))  # NumPy's results keep the layout, and sums over them their order
         out = memory.empty(self._shape, self._dtype, math.prod(self._shape) * self._dtype.itemsize)[0]
         given = list(values)
         shape = self._shape
@@ -162,6 +164,7 @@ class _Blocks:
         axis = next(axis for axis in range(rank) if math.prod(shape[axis + 1 :]) <= most)
         rows = max(1, most // math.prod(shape[axis + 1 :]))
         chunks = -(-shape[axis] // rows)
+        rows = -(-shape[axis] // chunks)  # all of about one size: a few elements may take another way through a function
 
         def work(first: int, last: int) -> None:
             for number in range(first, last):

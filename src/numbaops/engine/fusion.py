@@ -149,7 +149,10 @@ class _Chain:
         if any(name and value is None for name, value in zip(step.inputs[1:], given, strict=True)):
             return None
         node = vars(step.node)
-        return clip_limits(*(node.get("min"), node.get("max")) if step.since_version in (1, 6) else (*given, None, None)[:2])
+        low, high = (node.get("min"), node.get("max")) if step.since_version in (1, 6) else (*given, None, None)[:2]
+        if self._dtype is not None and step.since_version in (1, 6) and self._dtype.itemsize < 4:
+            return None  # its limits are of float32, and those of the type may be less
+        return clip_limits(low, high, self._dtype)
 
     def _affine(self, step: Step, value: str) -> tuple[Array, Array] | None:
         """The scale and the shift of each channel, as float64, if the step is just that."""
@@ -160,6 +163,8 @@ class _Chain:
         if step.op_type == "BatchNormalization" and step.inputs[0] == value:
             return scale_and_shift(vars(step.node), step.since_version, known, self._count)
         if step.op_type in ("Add", "Mul") and len(known) == 1 and step.since_version not in (1, 6):
+            if known[0].dtype != (self._dtype or known[0].dtype):
+                return None
             numbers = self._of_channels(known[0])
             if numbers is not None:
                 return (numbers, np.zeros(self._count)) if step.op_type == "Mul" else (np.ones(self._count), numbers)
@@ -168,12 +173,13 @@ class _Chain:
     def _of_channels(self, operand: Array) -> Array | None:
         """An operand as one number for each channel, if it stretches along all other axes."""
         if operand.size == 1 and operand.ndim <= (self._rank or 2):
+            self._dtype = operand.dtype
             return np.full(self._count, operand.reshape(-1)[0], np.float64)
         shape = operand.shape[1:] if operand.shape[:1] == (1,) else operand.shape
         rank = len(shape) + 1
         if shape[:1] != (self._count,) or any(size != 1 for size in shape[1:]) or self._rank not in (None, rank):
             return None
-        self._rank = rank
+        self._rank, self._dtype = rank, operand.dtype
         return operand.astype(np.float64).reshape(-1)
 
     def step(self, steps: list[Step]) -> Step:
@@ -185,7 +191,7 @@ class _Chain:
         else:
             assert self.scale is not None
             assert self.shift is not None
-            kernel = ScaledPlanes(self.scale, self.shift, self._low, self._high, self._rank)
+            kernel = ScaledPlanes(self.scale, self.shift, self._low, self._high, self._rank, self._dtype)
         fast = Fast(_Fused(kernel, steps, inputs, self._constants), single=True, arrays=True, aliases=False, pure=True, compound=True)
         return replace(self._head, inputs=inputs, outputs=steps[-1].outputs, fast=fast)
 

@@ -377,7 +377,7 @@ class Plan:
 
     def _in_blocks(self, inputs: Sequence[Any], seen: Mapping[str, Any]) -> Plan:
         """The plan for inputs of these shapes and types, with chains of element-wise steps over large arrays as one step each."""
-        if not self.elementwise:
+        if self.exact or not self.elementwise:
             return self
         fed = {name: (value.dtype, value.shape) for name, value in zip(self.inputs, inputs, strict=True) if type(value) is np.ndarray}
         found = chains(self.steps, self.live, self.outputs, self.constants, {**seen, **fed})

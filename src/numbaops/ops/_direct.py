@@ -146,6 +146,13 @@ PLANES_FROM = 1 << 15
 """Elements from which the kernel scales planes: fewer take NumPy less time, and need no Numba."""
 
 
+def representable(numbers: Array) -> bool:
+    """Whether float32 holds numbers of float64 with all its digits: none is beyond its range, or so small that digits are lost."""
+    limits = np.finfo(np.float32)
+    sizes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])
+    return bool(((sizes >= limits.tiny) & (sizes <= limits.max)).all())
+
+
 class ScaledPlanes:
     """Factors and summands for channels, and limits, known beforehand.
 
@@ -155,15 +162,21 @@ class ScaledPlanes:
         low: smaller results become this.
         high: larger results become this.
         rank: dimensions that an input must have; None for any.
+        dtype: the type that an input must have; None for any.
     """
 
-    def __init__(self, scale: Array, shift: Array, low: float, high: float, rank: int | None) -> None:
-        self._scale, self._shift = scale.astype(np.float32), shift.astype(np.float32)
+    def __init__(self, scale: Array, shift: Array, low: float, high: float, rank: int | None, dtype: np.dtype[Any] | None) -> None:
+        self._dtype = dtype
+        self._usable = representable(scale) and representable(shift)
+        with np.errstate(all="ignore"):
+            self._scale, self._shift = scale.astype(np.float32), shift.astype(np.float32)
         self._low, self._high, self._rank = low, high, rank
 
     def __call__(self, x: Array) -> Array | None:
         """The result for ``[N, C, ...]`` of float32 or a 16-bit type; None if it is small, or of another type or shape."""
         wide = widened(x)
+        if not self._usable or (self._dtype is not None and x.dtype != self._dtype):
+            return None
         fits = x.ndim >= 2 and x.shape[1] == len(self._scale) and self._rank in (None, x.ndim)
         if not fits or wide.dtype != np.float32 or x.size < PLANES_FROM:
             return None
@@ -301,8 +314,8 @@ def multiplied(a: Array, b: Array) -> Array | None:
     if not products.AVAILABLE:
         return None
     stack = math.prod(a.shape[:-1]) // count
-    shape = (*a.shape[:-1], width)
-    result = memory.empty(shape, np.dtype(np.float32), 4 * math.prod(shape))[0]
+    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], width)
+    result = memory.empty(shape, _FLOAT32, 4 * math.prod(shape))[0]
     blocks = -(-count // products.ROWS)
     weights = np.empty(stack * blocks * products.ROWS * terms, np.float32)
     rows = np.ascontiguousarray(a).reshape(-1)

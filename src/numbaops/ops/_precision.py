@@ -31,8 +31,11 @@ def widened(x: Array) -> Array:
 
 
 def narrowed(x: Array, dtype: np.dtype[Any]) -> Array:
-    """The array in the given type; itself where it has that."""
-    return x if x.dtype == dtype else x.astype(dtype)
+    """The array in the given type; itself where it has that. What is beyond the type becomes infinite, without a warning."""
+    if x.dtype == dtype:
+        return x
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)
 
 
 def rounding_once(function: Callable[..., Array]) -> Callable[..., Array]:

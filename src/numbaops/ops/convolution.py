@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from numbaops.errors import InvalidValueError
-from numbaops.ops._direct import Convolution, direct, integers_convolved, limit_of, product
+from numbaops.ops._direct import Convolution, direct, integers_convolved, limit_of, product, representable
 from numbaops.ops._precision import narrowed, widened
 from numbaops.ops._windows import (
     AUTO_PADS,
@@ -174,6 +174,7 @@ class ConvChain:
     def __init__(self, conv: Conv, w: Array, bias: Array | None, scale: Array | None, shift: Array | None, low: float, high: float) -> None:
         self._conv, self._w, self._bias, self._scale, self._shift = conv, w, bias, scale, shift
         self._low, self._high = low, high
+        self._folds = True
         self._served: dict[tuple[Any, ...], tuple[tuple[Axis, ...], tuple[int, ...]]] = {}
         self._laid_out: Convolution | None = None
 
@@ -187,7 +188,7 @@ class ConvChain:
                 self._served.clear()
             self._served[x.shape, x.dtype] = served = axes, counts
         axes, counts = served
-        if not counts:
+        if not counts or not self._folds:
             return None
         if residual is not None:
             if residual.shape != (len(x), len(self._w), *counts) or residual.dtype != x.dtype:
@@ -195,16 +196,23 @@ class ConvChain:
             residual = widened(residual)
         if self._laid_out is None:
             self._laid_out = self._lay_out()
+            if self._laid_out is None:
+                self._folds = False
+                return None
         return narrowed(self._laid_out(widened(x), axes, residual, self._low, self._high), x.dtype)
 
     @np.errstate(all="ignore")
-    def _lay_out(self) -> Convolution:
+    def _lay_out(self) -> Convolution | None:
+        """The convolution with the scale in its weights; None if they would leave the range of float32."""
         _check_bias(self._w, self._bias)
         w, bias = widened(self._w), None if self._bias is None else widened(self._bias)
         if self._scale is not None and self._shift is not None:
             shift = self._shift if bias is None else bias * self._scale + self._shift
-            w = (w * self._scale.reshape(-1, *(1,) * (w.ndim - 1))).astype(np.float32)
-            bias = shift.astype(np.float32)
+            scaled = w * self._scale.reshape(-1, *(1,) * (w.ndim - 1))
+            lost = ((scaled == 0) & (w != 0)).any() and self._scale.all()
+            if lost or not representable(self._scale) or not representable(scaled) or not representable(shift):
+                return None
+            w, bias = scaled.astype(np.float32), shift.astype(np.float32)
         return Convolution(w, bias, self._conv.group)
 
 

@@ -128,13 +128,22 @@ def clip_to_attributes(
     return lambda x: narrowed(np.clip(x, *_bounds(x.dtype, min, max)), x.dtype)
 
 
-def clip_limits(low: Any, high: Any) -> tuple[float, float] | None:
-    """The limits of a Clip of float32 or a narrower type, given as numbers, arrays of one, or None; None if they are neither."""
+def clip_limits(low: Any, high: Any, dtype: np.dtype[Any] | None) -> tuple[float, float] | None:
+    """The limits of a Clip, given as numbers, arrays of one, or None; None if they are neither, or NaN.
+
+    Args:
+        low: the lower limit.
+        high: the upper limit.
+        dtype: of the input, a type of floats; where it is not known, both limits have to be given.
+    """
     limits = []
-    for given, limit in ((low, -_FLOAT32_MAX), (high, _FLOAT32_MAX)):
-        if isinstance(given, np.ndarray) and given.size != 1:
+    for given, position in ((low, 0), (high, 1)):
+        if given is None and dtype is not None:
+            limits.append(float(_limits(dtype)[position]))
+            continue
+        if given is None or np.size(given) != 1 or np.isnan(np.asarray(given).astype(np.float64)).any():
             return None
-        limits.append(limit if given is None else float(np.asarray(given).reshape(-1)[0]))
+        limits.append(float(np.asarray(given).reshape(-1)[0]))
     return limits[0], limits[1]
 
 
