@@ -484,7 +484,7 @@ def test_warm_up_compiles_all_signatures_and_tells(warm: tuple[Path, Any]) -> No
     assert said["calls"][-1] == [total, total, ""]
     assert [(done, all_) for done, all_, _ in said["calls"]] == [(number, total) for number in range(total + 1)]
     assert {name for _, _, name in said["calls"][:-1]} >= {"fill", "stream", "write_diagonal", "pack", "unpack", "fill_packed"}
-    names = ("filling", "diagonal", "bits", "floats", "products", "quantization", "windows")
+    names = ("filling", "diagonal", "bits", "floats", "matrices", "planes", "products", "quantization", "windows")
     assert set(said["modules"]) == {f"numbaops.kernels.{name}" for name in names}
     assert len(files(folder)) >= total
 

@@ -327,7 +327,7 @@ def test_drawn_case_beside_loops(op_type: str) -> None:
 
 
 def test_large_batch_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from numbaops.ops import convolution as module
+    from numbaops.ops import _convolving as module
 
     rng = np.random.default_rng(3)
     x, w = rng.normal(size=(5, 2, 6)).astype(np.float32), rng.normal(size=(4, 1, 3)).astype(np.float32)

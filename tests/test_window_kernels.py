@@ -17,6 +17,7 @@ import pytest
 from numba import config
 
 from numbaops.kernels import windows as kernels
+from numbaops.kernels.window_geometry import Extent, window_layout
 from numbaops.ops import pooling
 from numbaops.ops._windows import Axis
 from numbaops.runtime import threads
@@ -290,8 +291,8 @@ def test_which_zero_is_the_maximum(way: Any) -> None:
 def test_a_kernel_writes_its_own_rows_only(count: int) -> None:
     """Vectors reach beyond the end of a row, but not into what another thread may have written."""
     rng = np.random.default_rng(9)
-    extents = [kernels.Extent(1, 1, 1, 1, 1, 0), kernels.Extent(3, 3, 2, 1, 1, 1), kernels.Extent(2 * count, count, 3, 2, 1, 1)]
-    layout = kernels.window_layout(extents, "float32")
+    extents = [Extent(1, 1, 1, 1, 1, 0), Extent(3, 3, 2, 1, 1, 1), Extent(2 * count, count, 3, 2, 1, 1)]
+    layout = window_layout(extents, "float32")
     x = elements(rng, (2, 3, 2 * count), "float32").reshape(-1)
     x.setflags(write=False)
     rows = 6
@@ -376,7 +377,7 @@ def test_from_compiled_code() -> None:
         fold(x, out, scratch, out, out, table, numbers, 0, 2)
         reduce(x, means, 5, np.float32(5), 0, 2)
 
-    layout = kernels.window_layout([kernels.Extent(1, 1, 1, 1, 1, 0)] * 2 + [kernels.Extent(5, 4, 2, 1, 1, 0)], "float32")
+    layout = window_layout([Extent(1, 1, 1, 1, 1, 0)] * 2 + [Extent(5, 4, 2, 1, 1, 0)], "float32")
     x = np.array([1, 5, 2, 3, 4, 0, 0, 9, 0, 1], np.float32)
     out, means = np.zeros(8, np.float32), np.zeros(2, np.float32)
     both(x, out, np.zeros(layout.scratch, np.float32), layout.table, layout.numbers, means)
@@ -391,7 +392,7 @@ def test_reach_of_windows() -> None:
             count = (size + begin + end - (kernel - 1) * dilation - 1) // stride + 1
             if count < 1:
                 continue
-            extent = kernels.Extent(size, count, kernel, stride, dilation, begin)
+            extent = Extent(size, count, kernel, stride, dilation, begin)
             axis = Axis(size, kernel, count, stride, dilation, begin, end)
             met = {cell: (windows.start, windows.stop) for cell, windows, _ in axis.cells()}
             assert extent.reached()[1].tolist() == axis.cells_within(padded=False).tolist()

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
         widen_bfloat16,
         widen_float16,
     )
-    from numbaops.kernels.products import convolve, convolve_planes, lay_out, multiply_columns, multiply_rows, panel_channels, scale_planes
+    from numbaops.kernels.matrices import lay_out, multiply_columns, multiply_rows
+    from numbaops.kernels.planes import convolve_planes, finish, scale_planes
+    from numbaops.kernels.products import convolve, panel_channels
     from numbaops.kernels.quantization import (
         extremes,
         int32_minus,
@@ -50,7 +52,8 @@ if TYPE_CHECKING:
         round_bfloat16,
         round_float16,
     )
-    from numbaops.kernels.windows import Extent, make_fold_windows, make_place_largest, make_reduce_runs, window_layout
+    from numbaops.kernels.window_geometry import Extent, window_layout
+    from numbaops.kernels.windows import make_fold_windows, make_place_largest, make_reduce_runs
 
 _MODULES = {
     "filling": ("fill", "fill_pairs", "stream", "stream_pairs", "make_fill_packed"),
@@ -71,7 +74,9 @@ _MODULES = {
         "widen_bfloat16",
         "widen_float16",
     ),
-    "products": ("convolve", "convolve_planes", "lay_out", "multiply_columns", "multiply_rows", "panel_channels", "scale_planes"),
+    "matrices": ("lay_out", "multiply_columns", "multiply_rows"),
+    "planes": ("convolve_planes", "finish", "scale_planes"),
+    "products": ("convolve", "panel_channels"),
     "quantization": (
         "extremes",
         "int32_minus",
@@ -91,7 +96,8 @@ _MODULES = {
         "round_bfloat16",
         "round_float16",
     ),
-    "windows": ("Extent", "make_fold_windows", "make_place_largest", "make_reduce_runs", "window_layout"),
+    "window_geometry": ("Extent", "window_layout"),
+    "windows": ("make_fold_windows", "make_place_largest", "make_reduce_runs"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -102,6 +108,7 @@ __all__ = [
     "extremes",
     "fill",
     "fill_pairs",
+    "finish",
     "int32_minus",
     "keep_float32",
     "lay_out",

@@ -1,4 +1,4 @@
-"""Convolutions and products of matrices: a tile of sums stays in vector registers while it takes in all its terms.
+"""Convolutions, and products of matrices as such: a tile of sums stays in vector registers while it takes in all its terms.
 
 A tile is ``ROWS`` x ``COLUMNS`` sums: of ``ROWS`` output channels and of ``COLUMNS`` places next to each other. For each term it takes a
 line of ``COLUMNS`` numbers from a panel, into which windows were gathered, and ``ROWS`` weights, which were laid out in that order. That
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from numbaops.kernels.planes import finish
 from numbaops.kernels.vectors import (
     AVAILABLE,
     COLUMNS,
@@ -21,12 +22,7 @@ from numbaops.kernels.vectors import (
     clear_line,
     copy_even,
     copy_line,
-    dots_of_lanes,
     dots_of_rows,
-    row_1,
-    row_2,
-    row_3,
-    row_4,
     tile_1,
     tile_2,
     tile_3,
@@ -34,19 +30,7 @@ from numbaops.kernels.vectors import (
 )
 from numbaops.runtime.jit import kernel
 
-__all__ = [
-    "AVAILABLE",
-    "COLUMNS",
-    "LANES",
-    "ROWS",
-    "convolve",
-    "convolve_planes",
-    "lay_out",
-    "multiply_columns",
-    "multiply_rows",
-    "panel_channels",
-    "scale_planes",
-]
+__all__ = ["AVAILABLE", "COLUMNS", "LANES", "ROWS", "convolve", "panel_channels"]
 
 TERMS = 512
 """Terms of one panel: with 98 KB it stays in the second cache, and the allocator does not ask the system for it."""
@@ -127,19 +111,6 @@ def _gather(x: Any, at: int, plane: int, channels: int, stride: int, start: int,
         for channel in range(channels):
             for column in range(length):
                 panel[place + channel * PITCH + column] = x[at + channel * plane + column * stride]
-
-
-@kernel(f"void({_FLOATS}, int64, int64, {_FLOATS}, float32, float32)")
-def _finish(out: Any, at: int, length: int, residual: Any, low: Any, high: Any) -> None:
-    """What comes after the sums: another summand, if there is one, and limits; NaN stays."""
-    if residual.size:
-        for place in range(at, at + length):
-            out[place] += residual[place]
-    if low > -np.inf or high < np.inf:
-        for place in range(at, at + length):
-            number = out[place]
-            number = low if number < low else number
-            out[place] = high if number > high else number
 
 
 @kernel("int64(int64, int64)")
@@ -332,258 +303,4 @@ def convolve(
                             out[at + row * windows + column] = scratch[row * COLUMNS + column]
                 if done and (rows < ROWS or length < COLUMNS):
                     for row in range(rows):
-                        _finish(out, at + row * windows, length, residual, low, high)
-
-
-@kernel(f"void({_FLOATS}, {_FLOATS}, int64, int64, {_FLOATS}, int64, int64)")
-def multiply_rows(x: Any, matrix: Any, count: int, terms: int, out: Any, first: int, last: int) -> None:
-    """Products of ``count`` rows of ``terms`` numbers with rows of a matrix, those from ``first`` to ``last``.
-
-    Args:
-        x: ``[count, terms]``, flat.
-        matrix: ``[columns, terms]``, flat.
-        count: rows of ``x``.
-        terms: numbers of a row.
-        out: ``[count, columns]``, flat.
-        first: the row of the matrix to begin with.
-        last: the row to end before.
-    """
-    sums = np.empty(LANES, np.float32)
-    columns = out.size // count
-    vectors = terms // LANES
-    for column in range(first, last):
-        at = column * terms
-        for row in range(count):
-            for lane in range(LANES):
-                sums[lane] = np.float32(0)
-            dots_of_lanes(matrix, at, x, row * terms, LANES, vectors, sums)
-            total = np.float32(0)
-            for lane in range(LANES):
-                total += sums[lane]
-            for term in range(vectors * LANES, terms):
-                total += x[row * terms + term] * matrix[at + term]
-            out[row * columns + column] = total
-
-
-@kernel(f"void({_FLOATS}, {_FLOATS}, int64, int64, {_FLOATS}, int64, int64)")
-def multiply_columns(x: Any, matrix: Any, count: int, terms: int, out: Any, first: int, last: int) -> None:
-    """Products of ``count`` rows of ``terms`` numbers with columns of a matrix, those from ``first`` to ``last``.
-
-    Args:
-        x: ``[count, terms]``, flat.
-        matrix: ``[terms, columns]``, flat.
-        count: rows of ``x``.
-        terms: numbers of a row.
-        out: ``[count, columns]``, flat.
-        first: the column of the matrix to begin with.
-        last: the column to end before.
-    """
-    columns = out.size // count
-    for row in range(count):
-        for column in range(row * columns + first, row * columns + last):
-            out[column] = np.float32(0)
-    whole = terms - terms % 4
-    for term in range(0, whole, 4):  # four terms for each time that a sum is read and written
-        for row in range(count):
-            a, b, c, d = x[row * terms + term], x[row * terms + term + 1], x[row * terms + term + 2], x[row * terms + term + 3]
-            at, target = term * columns, row * columns
-            for column in range(first, last):
-                one = a * matrix[at + column] + b * matrix[at + columns + column]
-                two = c * matrix[at + 2 * columns + column] + d * matrix[at + 3 * columns + column]
-                out[target + column] += one + two
-    for term in range(whole, terms):
-        for row in range(count):
-            for column in range(first, last):
-                out[row * columns + column] += x[row * terms + term] * matrix[term * columns + column]
-
-
-@kernel(f"void({_FLOATS}, int64, int64, {_FLOATS}, int64, int64)")
-def lay_out(x: Any, count: int, terms: int, out: Any, first: int, last: int) -> None:
-    """Matrices ``[count, terms]`` as ``[blocks, terms, ROWS]`` each, with zeros for the rows that the last block lacks.
-
-    Args:
-        x: the matrices, flat.
-        count: rows of a matrix.
-        terms: columns of a matrix.
-        out: the result, flat.
-        first: the block to begin with, counted through all matrices.
-        last: the block to end before.
-    """
-    blocks = -(-count // ROWS)
-    for number in range(first, last):
-        matrix, row = number // blocks, number % blocks * ROWS
-        source, target = (matrix * count + row) * terms, number * terms * ROWS
-        rows = min(ROWS, count - row)
-        if rows == ROWS:
-            for term in range(terms):
-                for each in range(ROWS):
-                    out[target + term * ROWS + each] = x[source + each * terms + term]
-        else:
-            for term in range(terms):
-                for each in range(rows):
-                    out[target + term * ROWS + each] = x[source + each * terms + term]
-                for each in range(rows, ROWS):
-                    out[target + term * ROWS + each] = np.float32(0)
-
-
-@kernel(f"void({_FLOATS}, int64, {_INTS}, int64, int64, int64, {_INTS}, int64, {_FLOATS})")
-def _pad(x: Any, at: int, rows: Any, width: int, begin: int, stride: int, phases: Any, cells: int, out: Any) -> None:
-    """A plane with pads, and with the phases of strides apart: each cell of a kernel sees the elements of a row of windows in one line."""
-    zero = np.float32(0)
-    for row in range(rows.size):
-        for phase in range(phases.size):
-            place = (row * phases.size + phase) * cells
-            start = phases[phase] - begin
-            low, high = cells, cells
-            if rows[row] >= 0:
-                low = min(cells, max(0, -(start // stride)))
-                high = max(low, min(cells, (width - 1 - start) // stride + 1))
-            source = at + rows[row] * width + start
-            for cell in range(low):
-                out[place + cell] = zero
-            cell = low
-            if stride <= 2:
-                # what is written behind the end is overwritten, or of no plane
-                while cell < high and source + stride * (cell + LANES) <= x.size:
-                    if stride == 1:
-                        copy_line(out, place + cell, x, source + cell)
-                    else:
-                        copy_even(out, place + cell, x, source + 2 * cell)
-                    cell += LANES
-            while cell < high:
-                out[place + cell] = x[source + cell * stride]
-                cell += 1
-            for cell in range(high, cells):
-                out[place + cell] = zero
-
-
-@kernel(f"void(int64, {_FLOATS}, int64, {_FLOATS}, int64, {_INTS}, int64, {_FLOATS}, int64, {_FLOATS}, int64, int64)")
-def _lines(
-    vectors: int, w: Any, w_at: int, x: Any, x_at: int, taps: Any, apart: int, bias: Any, bias_at: int, out: Any, at: int, out_apart: int
-) -> None:
-    """Vectors of windows of one plane: ``apart`` in ``x``, ``out_apart`` in ``out``."""
-    count, no, none, zero = taps.size, False, out[:0], np.float32(0)
-    if vectors == 4:
-        row_4(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
-    elif vectors == 3:
-        row_3(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
-    elif vectors == 2:
-        row_2(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
-    else:
-        row_1(w, w_at, x, x_at, taps, count, apart, bias, bias_at, out, at, 0, out_apart, no, no, none, zero, zero)
-
-
-@kernel(
-    f"void({_FLOATS}, int64, {_INTS}, int64, int64, int64, {_INTS}, int64, {_INTS}, {_INTS}, int64, {_FLOATS}, {_FLOATS}, {_FLOATS}, "
-    f"{_FLOATS}, float32, float32, int64, int64, int64, int64)"
-)
-def convolve_planes(
-    x: Any,
-    plane: int,
-    rows: Any,
-    width: int,
-    begin: int,
-    stride: int,
-    phases: Any,
-    cells: int,
-    taps: Any,
-    starts: Any,
-    windows: int,
-    weights: Any,
-    bias: Any,
-    out: Any,
-    residual: Any,
-    low: float,
-    high: float,
-    channels: int,
-    multiplier: int,
-    first: int,
-    last: int,
-) -> None:
-    """A convolution in which each output channel sees one plane.
-
-    Args:
-        x: planes, flat.
-        plane: elements of a plane.
-        rows: for each row of a padded plane, which row of the plane it is; -1 for a row of pads.
-        width: elements of a row.
-        begin: pads at the begin of a row.
-        stride: elements from a window to the next.
-        phases: where in a stride each phase that the kernel sees begins.
-        cells: elements of each phase of a padded row.
-        taps: where each cell of the kernel lies in a padded plane, from the begin of its window.
-        starts: where in a padded plane each row of windows begins.
-        windows: windows in a row.
-        weights: ``[channels, taps]``, flat.
-        bias: one number for each output channel.
-        out: ``[images * channels, starts * windows]``, flat.
-        residual: what is added, of the layout of ``out``; or empty.
-        low: smaller results become this.
-        high: larger results become this.
-        channels: output channels.
-        multiplier: output channels for each plane.
-        first: the output plane to begin with.
-        last: the output plane to end before.
-    """
-    padded = np.empty(rows.size * phases.size * cells + 6 * LANES, np.float32)
-    padded[rows.size * phases.size * cells :] = np.float32(0)
-    scratch = np.empty(LANES, np.float32)
-    size = starts.size * windows
-    limit = last * size  # behind it is what another thread writes
-    held = -1
-    for number in range(first, last):
-        image, channel = number // channels, number % channels
-        source = image * (channels // multiplier) + channel // multiplier
-        if source != held:
-            _pad(x, source * plane, rows, width, begin, stride, phases, cells, padded)
-            held = source
-        weight, target = channel * taps.size, number * size
-        row = 0
-        while row < starts.size:
-            if windows <= LANES and starts.size >= 4:
-                # four rows at once; where there are not four left, some are done again
-                begin_row = min(row, starts.size - 4)
-                at, place = starts[begin_row], target + begin_row * windows
-                apart = starts[begin_row + 1] - at
-                even = starts[begin_row + 2] - at == 2 * apart and starts[begin_row + 3] - at == 3 * apart
-                if even and place + 3 * windows + LANES <= limit:
-                    _lines(4, weights, weight, padded, at, taps, apart, bias, channel, out, place, windows)
-                    row = begin_row + 4
-                    continue
-            at, place = starts[row], target + row * windows
-            column = 0
-            while column < windows:
-                vectors = min(4, -(-(windows - column) // LANES))
-                if place + column + vectors * LANES <= limit:
-                    _lines(vectors, weights, weight, padded, at + column, taps, LANES, bias, channel, out, place + column, LANES)
-                else:
-                    vectors = 1
-                    _lines(1, weights, weight, padded, at + column, taps, LANES, bias, channel, scratch, 0, LANES)
-                    for lane in range(min(windows - column, LANES)):
-                        out[place + column + lane] = scratch[lane]
-                column += vectors * LANES
-            row += 1
-        _finish(out, target, size, residual, low, high)
-
-
-@kernel(f"void({_FLOATS}, {_FLOATS}, {_FLOATS}, float32, float32, int64, {_FLOATS}, int64, int64)")
-def scale_planes(x: Any, scale: Any, shift: Any, low: float, high: float, plane: int, out: Any, first: int, last: int) -> None:
-    """Planes times the factor of their channel, plus its summand, within limits; NaN stays.
-
-    Args:
-        x: ``[images * channels, plane]``, flat.
-        scale: a factor for each channel.
-        shift: a summand for each channel.
-        low: smaller results become this.
-        high: larger results become this.
-        plane: elements of a plane.
-        out: like ``x``.
-        first: the plane to begin with.
-        last: the plane to end before.
-    """
-    for number in range(first, last):
-        factor, summand = scale[number % scale.size], shift[number % scale.size]
-        for place in range(number * plane, number * plane + plane):
-            result = x[place] * factor + summand
-            result = low if result < low else result
-            out[place] = high if result > high else result
+                        finish(out, at + row * windows, length, residual, low, high)

@@ -180,14 +180,14 @@ class ScaledPlanes:
         fits = x.ndim >= 2 and x.shape[1] == len(self._scale) and self._rank in (None, x.ndim)
         if not fits or wide.dtype != np.float32 or x.size < PLANES_FROM:
             return None
-        from numbaops.kernels import products
+        from numbaops.kernels import planes, products
 
         if not products.AVAILABLE:
             return None
         result = memory.empty(x.shape, wide.dtype, 4 * x.size)[0]
         count = math.prod(x.shape[:2])
         plane = x.size // count
-        kernel: Any = products.scale_planes
+        kernel: Any = planes.scale_planes
         fixed: Any = (np.ascontiguousarray(wide).reshape(-1), self._scale, self._shift, self._low, self._high, plane, result.reshape(-1))
         split(lambda first, last: kernel(*fixed, first, last), count, 16 * plane)
         return narrowed(result, x.dtype)
@@ -263,7 +263,7 @@ class Convolution:
         return result
 
     def _launch(self, given: tuple[int, ...], axes: tuple[Axis, ...]) -> _Launch:
-        from numbaops.kernels import products
+        from numbaops.kernels import planes, products
 
         counts = tuple(axis.count for axis in axes)
         windows, plane = math.prod(counts), math.prod(given[2:])
@@ -275,7 +275,7 @@ class Convolution:
             rows: tuple[Any, ...] = (padded.rows, last.size, last.begin, last.stride, padded.phases, padded.cells, padded.taps)
             before = (plane, *rows, padded.starts, last.count, self.weights, self.bias)
             after: tuple[Any, ...] = (self.count, self.per_group)
-            return _Launch(axes, shape, nbytes, products.convolve_planes, before, (), after, given[0] * self.count, 4 * windows * self.taps)
+            return _Launch(axes, shape, nbytes, planes.convolve_planes, before, (), after, given[0] * self.count, 4 * windows * self.taps)
         places = places_of(axes)
         panels = given[0] * self.group * -(-windows // products.COLUMNS)
         each = blocks_of_unit(self.blocks, panels)
@@ -309,7 +309,7 @@ def multiplied(a: Array, b: Array) -> Array | None:
         if b.ndim > 2 and math.prod(b.shape[:-2]) > 1:  # they would be copied for each matrix of the other stack
             return None
         count = math.prod(a.shape[:-1])  # one matrix for all rows
-    from numbaops.kernels import products
+    from numbaops.kernels import matrices, products
 
     if not products.AVAILABLE:
         return None
@@ -319,7 +319,7 @@ def multiplied(a: Array, b: Array) -> Array | None:
     blocks = -(-count // products.ROWS)
     weights = np.empty(stack * blocks * products.ROWS * terms, np.float32)
     rows = np.ascontiguousarray(a).reshape(-1)
-    lay_out: Any = products.lay_out
+    lay_out: Any = matrices.lay_out
     convolve: Any = products.convolve
     split(lambda first, last: lay_out(rows, count, terms, weights, first, last), stack * blocks, 8 * products.ROWS * terms)
     panels = stack * -(-width // products.COLUMNS)
@@ -341,7 +341,7 @@ def product(a: Array, b: Array) -> Array:
 
 def _few_rows(a: Array, b: Array) -> Array | None:
     """The product of a matrix of few rows, or a stack of such, and one matrix."""
-    from numbaops.kernels import products
+    from numbaops.kernels import matrices, products
 
     count, terms = math.prod(a.shape[:-1]), a.shape[-1]
     if b.ndim > 2 or count >= LEAST_ROWS or not products.AVAILABLE:
@@ -350,7 +350,7 @@ def _few_rows(a: Array, b: Array) -> Array | None:
     by_rows = b.flags.f_contiguous and not b.flags.c_contiguous
     matrix = (b.T if by_rows else np.ascontiguousarray(b)).reshape(-1)
     fixed: Any = (np.ascontiguousarray(a).reshape(-1), matrix, count, terms, result.reshape(-1))
-    kernel: Any = products.multiply_rows if by_rows else products.multiply_columns
+    kernel: Any = matrices.multiply_rows if by_rows else matrices.multiply_columns
     split(lambda first, last: kernel(*fixed, first, last), b.shape[1], 4 * terms, products.LANES)
     return result
 

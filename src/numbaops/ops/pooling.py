@@ -25,7 +25,7 @@ from numbaops.runtime import memory
 from numbaops.runtime.threads import split
 
 if TYPE_CHECKING:
-    from numbaops.kernels.windows import Layout
+    from numbaops.kernels.window_geometry import Layout
 
 JIT_FROM = 1 << 12
 """Elements below which NumPy serves, so that a small array does not load Numba."""
@@ -88,7 +88,7 @@ def _simplified(axes: tuple[Axis, ...], column_major: bool = False) -> list[Axis
 @functools.lru_cache(maxsize=128)
 def _layout(axes: tuple[Axis, ...], dtype: str, column_major: bool = False) -> Layout | None:
     """What the kernels have to know of the windows; None where NumPy is to serve."""
-    from numbaops.kernels.windows import Extent, window_layout
+    from numbaops.kernels.window_geometry import Extent, window_layout
 
     kept = _simplified(axes, column_major)
     short = kept and kept[-1].plain and kept[-1].size < SHORT
