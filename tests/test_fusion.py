@@ -250,6 +250,7 @@ def test_models_of_older_tools_have_weights_of_nodes() -> None:
 
 
 CHANGING = [
+    "c = Conv(x, w)  n = Neg(c)  y = Relu(n)",
     "n = BatchNormalization(x, s, s, s, s)  r = Relu(n)  h = Shape(x)  z = ConstantOfShape(h)  y = Add(r, z)",
     "c = Conv(x, w)  n = BatchNormalization(c, s, s, s, s)  h = Shape(x)  z = ConstantOfShape(h)  d = Add(z, x)  y = Add(n, d)",
     "n = BatchNormalization(x, s, s, s, s)  c = Conv(n, w)  r = Relu(c)  h = Shape(x)  z = ConstantOfShape(h)  q = Add(z, r)  y = Relu(q)",
