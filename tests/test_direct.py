@@ -13,7 +13,7 @@ import pytest
 import numbaops
 from numbaops.kernels import products
 from numbaops.ops import _direct, convolution, linear
-from numbaops.ops._direct import Convolution, multiplied
+from numbaops.ops._direct import Convolution, few_windows, multiplied
 from numbaops.ops._windows import columns, windows
 from numbaops.ops.convolution import Conv
 from numbaops.runtime import threads
@@ -38,8 +38,8 @@ def check(x: np.ndarray, w: np.ndarray, axes: Any, group: int) -> None:
     bias = drawn(len(w))
     wanted = summed(x, w, axes, group) + bias.reshape(-1, *(1,) * len(axes))
     residual = drawn(*wanted.shape)
-    np.testing.assert_array_equal(Convolution(w, None, group)(x, axes), summed(x, w, axes, group))
-    kept = Convolution(w, bias, group)
+    np.testing.assert_array_equal(Convolution(w, None, group, few_windows(axes))(x, axes), summed(x, w, axes, group))
+    kept = Convolution(w, bias, group, few_windows(axes))
     got = kept(x, axes)
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got, wanted)
@@ -68,6 +68,15 @@ def test_every_small_geometry(size: tuple[int, ...], channels: int, count: int, 
 @pytest.mark.parametrize("count", [1, products.ROWS, products.ROWS + 1])
 def test_every_size_of_the_last_tile(columns_of_tile: int, count: int) -> None:
     check(drawn(1, 5, 1, columns_of_tile), drawn(count, 5, 1, 1), windows((1, columns_of_tile), (1, 1)), 1)
+
+
+@pytest.mark.parametrize("images", [1, 2, 3, 5, 9, 17])
+@pytest.mark.parametrize("windows_of_image", [1, 2, 3, 4])
+@pytest.mark.parametrize(("count", "group"), [(1, 1), (products.COLUMNS, 1), (products.COLUMNS + 5, 1), (9, 3), (8, 4)])
+def test_images_of_few_windows(count: int, group: int, windows_of_image: int, images: int) -> None:
+    axes = windows((2 * windows_of_image + 1,), (5,), strides=(2,), pads=(1, 1))
+    assert [axis.count for axis in axes] == [windows_of_image]
+    check(drawn(images, 4 * group, 2 * windows_of_image + 1), drawn(count, 4, 5), axes, group)
 
 
 @pytest.mark.parametrize("channels", [products.TERMS - 1, products.TERMS, products.TERMS + 1, 2 * products.TERMS + 3])
@@ -99,7 +108,7 @@ def test_numbers_that_are_none(group: int) -> None:
     axes = windows((12, 12), (3, 3), pads=(1,) * 4)
     with np.errstate(all="ignore"):
         wanted = summed(x, w, axes, group)
-    kept = Convolution(w, None, group)
+    kept = Convolution(w, None, group, few_windows(axes))
     np.testing.assert_array_equal(kept(x, axes), wanted)
     np.testing.assert_array_equal(kept(x, axes, None, 0.0, 6.0), np.clip(wanted, 0, 6))
 
@@ -138,11 +147,11 @@ def test_weights_that_are_known_are_laid_out_once(monkeypatch: pytest.MonkeyPatc
     w = drawn(16, 8, 3, 3)
     prepared = Conv().prepared(..., w, None)
     assert prepared is not None
-    for size in (30, 40, 4):
+    for size in (30, 40, 4, 30, 4, 3):  # of 4 and 3, too few windows for a vector
         np.testing.assert_array_equal(
             prepared(drawn(1, 8, size, size)), summed(drawn(1, 8, size, size), w, windows((size, size), (3, 3)), 1)
         )
-    assert len(made) == 1
+    assert len(made) == 2
     assert Conv().prepared(..., ..., None) is None
     assert Conv().prepared(..., w, ...) is None
 
@@ -215,7 +224,7 @@ def test_code_for_a_processor_with_narrow_vectors(tmp_path: Path) -> None:
     code = """
         import numpy as np
         from numbaops.kernels import products
-        from numbaops.ops._direct import Convolution
+        from numbaops.ops._direct import Convolution, few_windows
         from numbaops.ops._windows import columns, windows
         random = np.random.default_rng(0)
         for channels, count, group, size in ((3, 10, 1, (9, 31)), (6, 6, 6, (12, 20)), (5, 7, 1, (1, 1)), (600, 9, 1, (3, 7))):
@@ -226,7 +235,7 @@ def test_code_for_a_processor_with_narrow_vectors(tmp_path: Path) -> None:
                 w = random.integers(-4, 5, (count, channels // group, kernel, kernel)).astype(np.float32)
                 cells = columns(x, axes).reshape(group, -1, axes[0].count * axes[1].count)
                 want = (w.reshape(group, count // group, -1) @ cells).reshape(1, count, axes[0].count, axes[1].count)
-                assert (Convolution(w, None, group)(x, axes, None, 0.0) == np.maximum(want, 0)).all()
+                assert (Convolution(w, None, group, few_windows(axes))(x, axes, None, 0.0) == np.maximum(want, 0)).all()
         print(products.LANES, products.ROWS, products.COLUMNS)
     """
     assert run_python(code, NUMBA_CPU_NAME="generic", NUMBAOPS_CACHE_DIR=str(tmp_path)) == "4 4 8"

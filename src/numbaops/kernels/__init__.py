@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numbaops.kernels.bits import make_pack, make_unpack
     from numbaops.kernels.decoders import make_decode, make_decode_packed, make_decoder, make_integer_decoder, make_scale_decoder
     from numbaops.kernels.diagonal import make_write_packed_diagonal, write_diagonal, write_diagonal_pairs
+    from numbaops.kernels.few_windows import convolve_few
     from numbaops.kernels.filling import fill, fill_pairs, make_fill_packed, stream, stream_pairs
     from numbaops.kernels.floats import (
         make_encode,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from numbaops.kernels.windows import make_fold_windows, make_place_largest, make_reduce_runs
 
 _MODULES = {
+    "few_windows": ("convolve_few",),
     "filling": ("fill", "fill_pairs", "stream", "stream_pairs", "make_fill_packed"),
     "diagonal": ("write_diagonal", "write_diagonal_pairs", "make_write_packed_diagonal"),
     "bits": ("make_pack", "make_unpack"),
@@ -104,6 +106,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "Extent",
     "convolve",
+    "convolve_few",
     "convolve_planes",
     "extremes",
     "fill",

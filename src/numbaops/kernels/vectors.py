@@ -239,3 +239,4 @@ tile_1, tile_2, tile_3 = (_make_tile(ROWS, vectors, PITCH) for vectors in (1, 2,
 dots_of_lanes, dots_of_rows = _make_dots(LANES, False), _make_dots(ROWS, True)
 unpacked = _make_tile(ROWS, VECTORS, None)
 row_1, row_2, row_3, row_4 = (_make_tile(1, vectors, None) for vectors in (1, 2, 3, 4))
+channels_one, channels_few, channels_rows = (_make_tile(rows, VECTORS, COLUMNS) for rows in (1, min(ROWS, 4), ROWS))

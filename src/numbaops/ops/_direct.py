@@ -23,6 +23,9 @@ _FEW = 2
 DIRECT_FROM = 1 << 12
 """Multiplications from which the kernel serves: fewer need no Numba."""
 
+FEW_WINDOWS = 4
+"""Windows of an image up to which the sums of many channels are made at once, not those of many windows."""
+
 SHARES = 8
 """Shares of work for each thread: a unit takes up to 0.1 ms, and the last panel of a plane less."""
 
@@ -132,6 +135,20 @@ def padded_of(axes: tuple[Axis, ...]) -> Padded:
     return Padded(row_table, phase_table, extents[-1], tap_table, start_table)
 
 
+def few_windows(axes: Sequence[Axis]) -> bool:
+    """Whether an image has so few windows that a vector of them would be mostly empty."""
+    return math.prod(axis.count for axis in axes) <= FEW_WINDOWS
+
+
+def _table(places: Places, windows: int) -> Array:
+    """Where in a plane the elements of each window lie, ``[windows, taps]``; -1 for pads."""
+    row, column = np.divmod(np.arange(windows), places.width)
+    shift, begin, end = places.cells.T
+    inside = (places.sources[:, row, np.newaxis] >= 0) & (begin <= column[:, np.newaxis]) & (column[:, np.newaxis] < end)
+    found = places.sources[:, row, np.newaxis] + column[:, np.newaxis] * places.stride + shift
+    return np.ascontiguousarray(np.where(inside, found, -1).transpose(1, 0, 2)).reshape(windows, -1)
+
+
 def blocks_of_unit(blocks: int, panels: int) -> int:
     """Blocks of rows in a unit of work, such that there are units enough for all threads to end at about the same time.
 
@@ -214,9 +231,10 @@ class Convolution:
         w: ``[M, C / group, k1, ...]``, float32.
         bias: ``[M]``, float32, or None.
         group: groups of channels.
+        few: whether the weights are laid out for few windows, see :func:`few_windows`.
     """
 
-    def __init__(self, w: Array, bias: Array | None, group: int) -> None:
+    def __init__(self, w: Array, bias: Array | None, group: int, few: bool) -> None:
         self.group = group
         self.count, self.channels = w.shape[:2]
         self.taps = math.prod(w.shape[2:])
@@ -224,6 +242,7 @@ class Convolution:
         given = np.zeros(self.count, np.float32) if bias is None else bias
         self._launches: dict[tuple[int, ...], _Launch] = {}
         self._planes = self.channels == 1 and self.per_group <= _FEW
+        self._few = few
         if self._planes:
             self.weights, self.bias = np.ascontiguousarray(w).reshape(-1), np.ascontiguousarray(given)
         else:
@@ -232,10 +251,10 @@ class Convolution:
     def _lay_out(self, w: Array, bias: Array) -> None:
         from numbaops.kernels import products
 
-        rows, per_group, group = products.ROWS, self.per_group, self.group
+        rows, per_group, group = products.COLUMNS if self._few else products.ROWS, self.per_group, self.group
         self.blocks = -(-per_group // rows)
         each = products.panel_channels(self.taps, self.channels)
-        if self.taps > 1:
+        if self.taps > 1 and not self._few:
             parts = [w[:, start : start + each].transpose(0, 2, 1).reshape(self.count, -1) for start in range(0, self.channels, each)]
             w = np.concatenate(parts, 1)
         packed = np.zeros((group, self.blocks * rows, self.channels * self.taps), np.float32)
@@ -263,7 +282,7 @@ class Convolution:
         return result
 
     def _launch(self, given: tuple[int, ...], axes: tuple[Axis, ...]) -> _Launch:
-        from numbaops.kernels import planes, products
+        from numbaops.kernels import few_windows, planes, products
 
         counts = tuple(axis.count for axis in axes)
         windows, plane = math.prod(counts), math.prod(given[2:])
@@ -277,6 +296,12 @@ class Convolution:
             after: tuple[Any, ...] = (self.count, self.per_group)
             return _Launch(axes, shape, nbytes, planes.convolve_planes, before, (), after, given[0] * self.count, 4 * windows * self.taps)
         places = places_of(axes)
+        if self._few:
+            table, number = _table(places, windows), given[0] * windows
+            before = (plane, self.group, table, self.channels, self.weights, self.bias)
+            units = -(-number // products.ROWS) * self.group * self.blocks
+            work = 4 * products.COLUMNS * self.channels * self.taps
+            return _Launch(axes, shape, nbytes, few_windows.convolve_few, before, (self.per_group, number), (), units, work)
         panels = given[0] * self.group * -(-windows // products.COLUMNS)
         each = blocks_of_unit(self.blocks, panels)
         rows = (places.sources, places.width, places.stride, places.cells)
@@ -384,7 +409,7 @@ def integers_convolved(x: Array, w: Array, axes: tuple[Axis, ...], group: int, l
     grouped = x.reshape(len(x), group, channels, *x.shape[2:])
     for start in range(0, channels, each):
         part = x if each >= channels else grouped[:, :, start : start + each].reshape(len(x), -1, *x.shape[2:])
-        found = Convolution(w[:, start : start + each], None, group)(part, axes).astype(np.int32)
+        found = Convolution(w[:, start : start + each], None, group, few_windows(axes))(part, axes).astype(np.int32)
         total = found if total is None else np.add(total, found, out=total)
     return total
 

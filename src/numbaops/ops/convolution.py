@@ -17,7 +17,7 @@ import numpy as np
 
 from numbaops.errors import InvalidValueError
 from numbaops.ops._convolving import add_bias, check_bias, check_groups, convolved, kernel_of, windows_of
-from numbaops.ops._direct import Convolution, direct, product, representable
+from numbaops.ops._direct import Convolution, direct, few_windows, product, representable
 from numbaops.ops._precision import narrowed, widened
 from numbaops.ops._quantized_convolutions import conv_integer, qlinear_conv
 from numbaops.ops._reverse_convolutions import col2im, conv_transpose
@@ -29,6 +29,7 @@ from numbaops.ops._windows import (
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 
+_FLOAT32 = np.dtype(np.float32)
 _MOST_SHAPES = 64
 """Shapes of which a node keeps where the windows lie."""
 
@@ -64,7 +65,8 @@ class Conv:
         check_bias(w, bias)
         wide = widened(x)
         if direct(wide, w, axes):
-            return narrowed(Convolution(widened(w), None if bias is None else widened(bias), self.group)(wide, axes), x.dtype)
+            known = widened(w), None if bias is None else widened(bias)
+            return narrowed(Convolution(*known, self.group, few_windows(axes))(wide, axes), x.dtype)
         with np.errstate(all="ignore"):
             result = convolved(wide, widened(w), axes, self.group)
             add_bias(result, bias)
@@ -86,20 +88,12 @@ class PreparedConv:
     """
 
     def __init__(self, conv: Conv, w: Array, bias: Array | None) -> None:
-        self.conv, self.w, self.bias = conv, w, bias
-        self._laid_out: Convolution | None = None
+        self._conv, self._known, self._chain = conv, (w, bias), ConvChain(conv, w, bias)
 
     def __call__(self, x: Array, w: Any = None, bias: Any = None) -> Array:
         """The output; the weights are those that are known."""
-        conv = self.conv
-        axes = conv.axes(x, self.w)
-        wide = widened(x)
-        if not direct(wide, self.w, axes):
-            return conv(x, self.w, self.bias)
-        if self._laid_out is None:
-            check_bias(self.w, self.bias)
-            self._laid_out = Convolution(widened(self.w), None if self.bias is None else widened(self.bias), conv.group)
-        return narrowed(self._laid_out(wide, axes), x.dtype)
+        result = self._chain(x)
+        return self._conv(x, *self._known) if result is None else result
 
 
 class ConvChain:
@@ -115,49 +109,68 @@ class ConvChain:
         high: larger results become this.
     """
 
-    def __init__(self, conv: Conv, w: Array, bias: Array | None, scale: Array | None, shift: Array | None, low: float, high: float) -> None:
+    def __init__(
+        self,
+        conv: Conv,
+        w: Array,
+        bias: Array | None,
+        scale: Array | None = None,
+        shift: Array | None = None,
+        low: float = -math.inf,
+        high: float = math.inf,
+    ) -> None:
         self._conv, self._w, self._bias, self._scale, self._shift = conv, w, bias, scale, shift
         self._low, self._high = low, high
         self._folds = True
-        self._served: dict[tuple[Any, ...], tuple[tuple[Axis, ...], tuple[int, ...]]] = {}
-        self._laid_out: Convolution | None = None
+        self._served: dict[tuple[Any, ...], tuple[tuple[Axis, ...], tuple[int, ...], Convolution | None]] = {}
+        self._laid_out: dict[bool, Convolution] = {}
 
     def __call__(self, x: Array, residual: Array | None = None) -> Array | None:
         """The output, or None if the shapes or types are none of the kernel's."""
         served = self._served.get((x.shape, x.dtype))
         if served is None:
-            axes = self._conv.axes(x, self._w)
-            counts = tuple(axis.count for axis in axes) if x.dtype == self._w.dtype and direct(widened(x), self._w, axes) else ()
             if len(self._served) >= _MOST_SHAPES:
                 self._served.clear()
-            self._served[x.shape, x.dtype] = served = axes, counts
-        axes, counts = served
-        if not counts or not self._folds:
+            self._served[x.shape, x.dtype] = served = self._serve(x)
+        axes, shape, convolution = served
+        if convolution is None:
             return None
         if residual is not None:
-            if residual.shape != (len(x), len(self._w), *counts) or residual.dtype != x.dtype:
+            if residual.shape != shape or residual.dtype != x.dtype:
                 return None
             residual = widened(residual)
-        if self._laid_out is None:
-            self._laid_out = self._lay_out()
-            if self._laid_out is None:
+        if x.dtype == _FLOAT32:
+            return convolution(x, axes, residual, self._low, self._high)
+        return narrowed(convolution(widened(x), axes, residual, self._low, self._high), x.dtype)
+
+    def _serve(self, x: Array) -> tuple[tuple[Axis, ...], tuple[int, ...], Convolution | None]:
+        """The windows, the shape of the output, and what computes it, if the kernel does."""
+        axes = self._conv.axes(x, self._w)
+        check_bias(self._w, self._bias)
+        shape = (len(x), len(self._w), *(axis.count for axis in axes))
+        if not self._folds or x.dtype != self._w.dtype or not direct(widened(x), self._w, axes):
+            return axes, shape, None
+        few = few_windows(axes)
+        if few not in self._laid_out:
+            known = self._folded()
+            if known is None:
                 self._folds = False
-                return None
-        return narrowed(self._laid_out(widened(x), axes, residual, self._low, self._high), x.dtype)
+                return axes, shape, None
+            self._laid_out[few] = Convolution(*known, self._conv.group, few)
+        return axes, shape, self._laid_out[few]
 
     @np.errstate(all="ignore")
-    def _lay_out(self) -> Convolution | None:
-        """The convolution with the scale in its weights; None if they would leave the range of float32."""
-        check_bias(self._w, self._bias)
+    def _folded(self) -> tuple[Array, Array | None] | None:
+        """The weights with the scale in them, and the bias; None if they would leave the range of float32."""
         w, bias = widened(self._w), None if self._bias is None else widened(self._bias)
-        if self._scale is not None and self._shift is not None:
-            shift = self._shift if bias is None else bias * self._scale + self._shift
-            scaled = w * self._scale.reshape(-1, *(1,) * (w.ndim - 1))
-            lost = ((scaled == 0) & (w != 0)).any() and self._scale.all()
-            if lost or not representable(self._scale) or not representable(scaled) or not representable(shift):
-                return None
-            w, bias = scaled.astype(np.float32), shift.astype(np.float32)
-        return Convolution(w, bias, self._conv.group)
+        if self._scale is None or self._shift is None:
+            return w, bias
+        shift = self._shift if bias is None else bias * self._scale + self._shift
+        scaled = w * self._scale.reshape(-1, *(1,) * (w.ndim - 1))
+        lost = ((scaled == 0) & (w != 0)).any() and self._scale.all()
+        if lost or not representable(self._scale) or not representable(scaled) or not representable(shift):
+            return None
+        return scaled.astype(np.float32), shift.astype(np.float32)
 
 
 @np.errstate(all="ignore")
