@@ -13,6 +13,7 @@ import numpy as np
 
 from numbaops.engine.steps import Fast, Step
 from numbaops.engine.values import mixed
+from numbaops.ops._maps import of_halves
 from numbaops.runtime import memory
 from numbaops.runtime.threads import split
 
@@ -37,7 +38,7 @@ def chains(
     constants: Mapping[str, Any],
     seen: Mapping[str, Kind],
 ) -> dict[int, tuple[Step, list[int]]]:
-    """The chains among steps, for values of known shapes and types.
+    """The chains among steps, for values of known shapes and types; and steps for whose types something faster than NumPy serves.
 
     Args:
         steps: all steps.
@@ -47,7 +48,7 @@ def chains(
         seen: the dtype and the shape of each other value.
 
     Returns:
-        For the last position of each chain, the step that takes its place, and the positions of the others.
+        For the last position of each chain, or the one of a step, the step that takes its place, and the positions of the others.
     """
     takers: dict[str, set[int]] = defaultdict(set)
     for position in live:
@@ -78,7 +79,23 @@ def chains(
         if len(positions) < _LEAST:
             continue
         found[positions[-1]] = _step([steps[each] for each in positions], [links[each] for each in positions], kinds), positions[:-1]
+    chained = {each for last, (_, others) in found.items() for each in (last, *others)}
+    for position in live:
+        step = steps[position]
+        function = _of_halves(step, kinds) if position not in chained else None
+        if function is not None:
+            found[position] = replace(step, fast=replace(step.fast, function=function, ufunc=None, arrays=True)), []
     return found
+
+
+def _of_halves(step: Step, kinds: Mapping[str, Kind]) -> Callable[..., Any] | None:
+    """What serves in the place of a NumPy function for the 16-bit floats that a step takes; None if that function does."""
+    if step.fast.ufunc is None or len(step.outputs) != 1 or any(name not in kinds for name in (*step.inputs, *step.outputs)):
+        return None
+    dtype, shape = kinds[step.outputs[0]]
+    if any(kinds[name][0] != dtype for name in step.inputs):
+        return None
+    return of_halves(step.fast.ufunc, dtype, math.prod(shape))
 
 
 @dataclass(frozen=True)
@@ -101,7 +118,8 @@ def _link(step: Step, kinds: Mapping[str, Kind]) -> _Link | None:
         return None
     if np.broadcast_shapes(*(kinds[name][1] for name in names)) != shape:
         return None
-    return _Link(step.fast.function, step.fast.ufunc is not None, step.inputs)
+    halves = _of_halves(step, kinds)
+    return _Link(halves or step.fast.function, halves is None and step.fast.ufunc is not None, step.inputs)
 
 
 def _step(steps: Sequence[Step], links: Sequence[_Link], kinds: Mapping[str, Kind]) -> Step:

@@ -5,13 +5,16 @@ https://onnx.ai/onnx/operators/onnx__NegativeLogLikelihoodLoss.html, onnx__Softm
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from numbaops.casting.steps import QUIET
 from numbaops.errors import InvalidValueError
 from numbaops.ops._precision import narrowed, widened
+from numbaops.ops._softmax import log_softmax_13
 from numbaops.ops.base import Array
 
 _REDUCTIONS = ("mean", "sum", "none")
@@ -22,8 +25,7 @@ def negative_log_likelihood_loss(reduction: str = "mean", ignore_index: int | No
     _check_reduction(reduction)
 
     def call(scores: Array, target: Array, weight: Array | None = None) -> Array:
-        with np.errstate(all="ignore"):
-            return narrowed(_loss(widened(scores), target, weight, reduction, ignore_index), scores.dtype)
+        return narrowed(QUIET.copy().run(_loss, widened(scores), target, weight, reduction, ignore_index), scores.dtype)
 
     return call
 
@@ -35,12 +37,9 @@ def softmax_cross_entropy_loss(outputs: int, reduction: str = "mean", ignore_ind
     def call(scores: Array, labels: Array, weights: Array | None = None) -> Any:
         if scores.ndim < 2:
             raise InvalidValueError(f"scores has the shape {list(scores.shape)}; allowed: rank 2 and more")
-        wide = widened(scores)
-        with np.errstate(all="ignore"):
-            shifted = wide - wide.max(1, keepdims=True, initial=-np.inf)
-            log_prob = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-            loss = narrowed(_loss(log_prob, labels, weights, reduction, ignore_index), scores.dtype)
-            return loss if outputs == 1 else (loss, narrowed(log_prob, scores.dtype))
+        log_prob = log_softmax_13(widened(scores), axis=1)
+        loss = narrowed(QUIET.copy().run(_loss, log_prob, labels, weights, reduction, ignore_index), scores.dtype)
+        return loss if outputs == 1 else (loss, narrowed(log_prob, scores.dtype))
 
     return call
 
@@ -59,24 +58,42 @@ def _loss(log_prob: Array, target: Array, weight: Array | None, reduction: str, 
     classes = log_prob.shape[1]
     if weight is not None and weight.shape != (classes,):
         raise InvalidValueError(f"weights have the shape {list(weight.shape)}; allowed: [{classes}]")
-    counted = np.ones(target.shape, np.bool_) if ignore_index is None else target != ignore_index
-    wrong = counted & ((target < 0) | (target >= classes))
-    if wrong.any():
+    counted = None if ignore_index is None else target != ignore_index
+    wrong = target.astype(np.int64, copy=False).view(np.uint64) >= classes  # or negative
+    if counted is not None:
+        wrong &= counted
+    if np.count_nonzero(wrong):
         also = "" if ignore_index is None else f", or ignore_index, {ignore_index}"
         raise InvalidValueError(f"there is the class {target[wrong][0]}; allowed: 0 to {classes - 1}{also}")
     if classes == 0:  # then nothing counts
-        return _reduced(np.zeros(target.shape, log_prob.dtype), np.zeros(target.shape, log_prob.dtype), reduction)
-    chosen = np.where(counted, target, 0)
-    share = counted.astype(log_prob.dtype)
+        return _reduced(np.zeros(target.shape, log_prob.dtype), 0, reduction)
+    chosen = target if counted is None else np.where(counted, target, 0)
+    loss = np.negative(_picked(log_prob, chosen))
+    share: Array | int = target.size
     if weight is not None:
-        share *= weight.astype(log_prob.dtype)[chosen]
-    picked = np.take_along_axis(log_prob, np.expand_dims(chosen, 1), 1).squeeze(1)
-    # an ignored score counts nothing, also where it is infinite
-    return _reduced(np.where(counted, -picked * share, log_prob.dtype.type(0)), share, reduction)
+        share = weight.astype(log_prob.dtype, copy=False)[chosen]
+        loss = loss * share
+    if counted is not None:
+        loss = np.where(counted, loss, log_prob.dtype.type(0))  # an ignored score counts nothing, also where it is infinite
+        share = np.where(counted, share, 0) if weight is not None else int(np.count_nonzero(counted))
+    return _reduced(loss, share, reduction)
 
 
-def _reduced(loss: Array, share: Array, reduction: str) -> Array:
+def _picked(log_prob: Array, chosen: Array) -> Array:
+    """The number of the chosen class, the second dimension."""
+    count = len(chosen)
+    if chosen.ndim == 1:
+        return log_prob[np.arange(count), chosen]
+    rest = math.prod(chosen.shape[1:])
+    lines = log_prob.reshape(count, log_prob.shape[1], rest)
+    return lines[np.arange(count)[:, None], chosen.reshape(count, rest), np.arange(rest)].reshape(chosen.shape)
+
+
+def _reduced(loss: Array, share: Array | int, reduction: str) -> Array:
+    """The losses, their sum, or their mean, of which each has its share."""
     if reduction == "none":
         return loss
-    total = np.asarray(loss.sum(dtype=loss.dtype))
-    return total if reduction == "sum" else np.asarray(total / share.sum(dtype=loss.dtype))
+    total = np.add.reduce(loss, None)
+    if reduction == "sum":
+        return np.asarray(total)
+    return np.asarray(total / loss.dtype.type(share if isinstance(share, int) else np.add.reduce(share, None)))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from numbaops.casting import cast
 from numbaops.dtypes import element_type
 from numbaops.errors import InvalidTypeError
 from numbaops.ops.base import Array
@@ -27,27 +26,17 @@ def wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def widened(x: Array) -> Array:
     """The array in its ``wide_dtype``."""
-    return x.astype(np.float32) if x.dtype in HALVES else x
+    return cast(x, _FLOAT32) if x.dtype in HALVES else x  # type: ignore[return-value]
 
 
 def narrowed(x: Array, dtype: np.dtype[Any]) -> Array:
     """The array in the given type; itself where it has that. What is beyond the type becomes infinite, without a warning."""
     if x.dtype == dtype:
         return x
+    if dtype in HALVES and x.dtype == _FLOAT32:
+        return cast(x, dtype)  # type: ignore[return-value]
     with np.errstate(all="ignore"):
         return x.astype(dtype)
-
-
-def rounding_once(function: Callable[..., Array]) -> Callable[..., Array]:
-    """For a function whose result has the type of its first input: it gets its inputs wide."""
-
-    @functools.wraps(function)
-    def call(x: Array, *others: Array, **attributes: Any) -> Array:
-        if x.dtype not in HALVES:
-            return narrowed(function(x, *others, **attributes), x.dtype)
-        return function(x.astype(np.float32), *map(widened, others), **attributes).astype(x.dtype)
-
-    return call
 
 
 def working_dtype(*arrays: Array | None) -> np.dtype[Any]:

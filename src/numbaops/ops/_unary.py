@@ -2,7 +2,8 @@
 
 The formulas are those of https://onnx.ai/onnx/operators/. They are written so that they neither overflow nor lose digits
 where the result does not; a NaN gives NaN. Where they treat both signs apart they add a part for each, of which one is 0:
-``numpy.where`` takes ten times as long on mixed signs, whose branches nobody predicts.
+``numpy.where`` takes ten times as long on mixed signs, whose branches nobody predicts. For large tensors of float32, and of 16-bit
+floats, kernels serve: ``_maps``.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from collections.abc import Callable
 
 import numpy as np
 
+from numbaops.casting.steps import QUIET
 from numbaops.errors import InvalidValueError
 from numbaops.ops._erf import erf
 from numbaops.ops._legacy import with_consumed_inputs
-from numbaops.ops._precision import narrowed, rounding_once, widened
+from numbaops.ops._maps import mapped_ufunc, mapping, relu_of_halves, rounding_once
+from numbaops.ops._precision import narrowed, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 
 
-@rounding_once
+@mapping("error_function")
 def error_function(x: Array) -> Array:
     """Erf; of integers, which version 9 allows, the integer part."""
     return erf(x if x.dtype.kind == "f" else x.astype(np.float64))
@@ -39,32 +42,33 @@ def _nowhere(x: Array) -> Array:
     return np.zeros(x.shape, np.bool_)
 
 
+@mapping("relu", halves=relu_of_halves)
 def relu(x: Array) -> Array:
     """Relu: max(x, 0)."""
     y: Array = np.maximum(x, x.dtype.type(0))
     return y
 
 
-@rounding_once
+@mapping("leaky_relu", lambda alpha=0.01: (alpha, 0.0))
 def leaky_relu(x: Array, alpha: float = 0.01) -> Array:
     """LeakyRelu: x, and alpha * x below 0."""
     y: Array = np.maximum(x, alpha * x) if 0 < alpha <= 1 else np.maximum(x, 0) + alpha * np.minimum(x, 0)
     return y
 
 
-@rounding_once
+@mapping("elu", lambda alpha=1.0: (alpha, 1.0))
 def elu(x: Array, alpha: float = 1.0) -> Array:
     """Elu: x, and alpha * (exp(x) - 1) below 0."""
     return np.maximum(x, 0) + alpha * np.expm1(np.minimum(x, 0))
 
 
-@rounding_once
+@mapping("elu", lambda alpha, gamma: (alpha, gamma))
 def selu(x: Array, alpha: float, gamma: float) -> Array:
     """Selu: gamma * x, and gamma * alpha * (exp(x) - 1) up to 0."""
     return gamma * np.maximum(x, 0) + gamma * alpha * np.expm1(np.minimum(x, 0))
 
 
-@rounding_once
+@mapping("celu", lambda alpha=1.0: (alpha, 0.0) if alpha > 0 else None)
 def celu(x: Array, alpha: float = 1.0) -> Array:
     """Celu: max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     if alpha == 0:
@@ -79,13 +83,13 @@ def gelu(approximate: str = "none") -> Callable[[Array], Array]:
     return _GELU[approximate]
 
 
-@rounding_once
+@mapping("gelu")
 def _gelu(x: Array) -> Array:
     y: Array = 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
     return y
 
 
-@rounding_once
+@mapping("gelu_by_tanh")
 def _gelu_by_tanh(x: Array) -> Array:
     with np.errstate(over="ignore"):
         y: Array = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
@@ -95,40 +99,47 @@ def _gelu_by_tanh(x: Array) -> Array:
 _GELU = {"none": _gelu, "tanh": _gelu_by_tanh}
 
 
-@rounding_once
+@mapping("hard_sigmoid", lambda alpha=0.2, beta=0.5: (alpha, beta))
 def hard_sigmoid(x: Array, alpha: float = 0.2, beta: float = 0.5) -> Array:
     """HardSigmoid: alpha * x + beta, between 0 and 1."""
     return np.maximum(0, np.minimum(1, alpha * x + beta))
 
 
-@rounding_once
+@mapping("hard_swish", lambda: (1 / 6, 0.5))
 def hard_swish(x: Array) -> Array:
     """HardSwish: x * HardSigmoid(x) with alpha 1/6 and beta 1/2."""
     return x * np.maximum(0, np.minimum(1, x * (1 / 6) + 0.5))
 
 
 def _sigmoid(x: Array) -> Array:
-    with np.errstate(over="ignore"):  # then the result is 0
-        return 1 / (1 + np.exp(-x))
+    y: Array = QUIET.copy().run(_logistic, x)  # where exp overflows, the result is 0
+    return y
 
 
-sigmoid = rounding_once(_sigmoid)
+def _logistic(x: Array) -> Array:
+    y: Array = np.reciprocal(1 + np.exp(-x))
+    return y
+
+
+sigmoid = mapping("logistic")(_sigmoid)
 
 
 def _softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
-softplus = rounding_once(_softplus)
+softplus = mapping("softplus")(_softplus)
+exponential = mapped_ufunc(np.exp, "exponential")
+tanh = mapped_ufunc(np.tanh, "tanh")
 
 
-@rounding_once
+@mapping("mish")
 def mish(x: Array) -> Array:
     """Mish: x * tanh(Softplus(x))."""
     return x * np.tanh(_softplus(x))
 
 
-@rounding_once
+@mapping("swish", lambda alpha=1.0: (alpha, 0.0))
 def swish(x: Array, alpha: float = 1.0) -> Array:
     """Swish: x * Sigmoid(alpha * x)."""
     return x * _sigmoid(alpha * x)
@@ -149,7 +160,7 @@ def _swiglu(a: Array, b: Array, alpha: float) -> Array:
     return y
 
 
-@rounding_once
+@mapping("softsign")
 def softsign(x: Array) -> Array:
     """Softsign: x / (1 + |x|)."""
     y: Array = x / (1 + np.abs(x))
@@ -209,7 +220,7 @@ _PLAIN: tuple[tuple[str, Callable[..., Array], tuple[int, ...]], ...] = (
     ("Cosh", np.cosh, (9, 22)),
     ("Elu", elu, (6, 22)),
     ("Erf", error_function, (9, 13)),
-    ("Exp", np.exp, (6, 13)),
+    ("Exp", exponential, (6, 13)),
     ("Floor", np.floor, (6, 13)),
     ("HardSigmoid", hard_sigmoid, (6, 22)),
     ("HardSwish", hard_swish, (14, 22)),
@@ -236,7 +247,7 @@ _PLAIN: tuple[tuple[str, Callable[..., Array], tuple[int, ...]], ...] = (
     ("SwiGLU", swiglu, (28,)),
     ("Swish", swish, (24,)),
     ("Tan", np.tan, (7, 22)),
-    ("Tanh", np.tanh, (6, 13)),
+    ("Tanh", tanh, (6, 13)),
     ("ThresholdedRelu", thresholded_relu, (10, 22)),
 )
 

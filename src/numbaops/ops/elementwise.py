@@ -17,7 +17,8 @@ import numpy as np
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.ops import _unary
 from numbaops.ops._legacy import with_consumed_inputs, with_limited_broadcast
-from numbaops.ops._precision import narrowed, widened
+from numbaops.ops._maps import by_blocks, rounding_once
+from numbaops.ops._precision import HALVES, narrowed, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 
@@ -32,8 +33,11 @@ def divide(a: Array, b: Array) -> Array:
     if a.dtype.kind == "i":
         quotient = np.floor_divide(a - np.fmod(a, b), b)
     else:
-        quotient = np.floor_divide(a, b) if a.dtype.kind == "u" else np.divide(a, b)
+        quotient = np.floor_divide(a, b) if a.dtype.kind == "u" else _divide(a, b)
     return quotient
+
+
+_divide = rounding_once(np.divide)
 
 
 def mod(fmod: int = 0) -> Callable[[Array, Array], Array]:
@@ -69,24 +73,25 @@ _SHIFTS: dict[str, Callable[[Array, Array], Array]] = {"LEFT": np.left_shift, "R
 
 
 def _folded(ufunc: np.ufunc) -> Callable[..., Array]:
+    halves = functools.partial(by_blocks, ufunc)
+
     def fold(*data: Array) -> Array:
-        return functools.reduce(ufunc, data) if len(data) > 1 else data[0].copy()
+        return functools.reduce(halves if data[0].dtype in HALVES else ufunc, data) if len(data) > 1 else data[0].copy()
 
     return fold
 
 
+@rounding_once
 def total(*data: Array) -> Array:
     """Sum: of any number of tensors."""
-    return narrowed(_added(data), data[0].dtype)
+    return functools.reduce(np.add, data) if len(data) > 1 else data[0].copy()
 
 
+@rounding_once
 def mean(*data: Array) -> Array:
     """Mean: of any number of tensors."""
-    return narrowed(_added(data) / len(data), data[0].dtype)
-
-
-def _added(data: Sequence[Array]) -> Array:
-    return functools.reduce(np.add, map(widened, data)) if len(data) > 1 else widened(data[0].copy())
+    y: Array = total(*data) / len(data)
+    return y
 
 
 def where(condition: Array, x: Array, y: Array) -> Array:
@@ -98,10 +103,17 @@ def clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array
     """Clip: at least ``low``, then at most ``high``; a missing one is the least or the greatest finite number of the type."""
     least, greatest = _limits(x.dtype)
     low, high = _bound(low, least, x.dtype), _bound(high, greatest, x.dtype)
-    y = x.copy() if low is None and high is None else narrowed(np.clip(x, low, high), x.dtype)
+    y = x.copy() if low is None and high is None else _clipped(x, low, high)
     if y.shape != x.shape:
         raise InvalidValueError(f"the limits broadcast the input of shape {list(x.shape)} to {list(y.shape)}; allowed: scalars")
     return y
+
+
+def _clipped(x: Array, low: Any, high: Any) -> Array:
+    if x.dtype in HALVES and np.ndim(low) == np.ndim(high) == 0:
+        least, most = np.float32(low), np.float32(high)
+        return by_blocks(lambda part: np.clip(part, least, most), x)
+    return narrowed(np.clip(x, low, high), x.dtype)
 
 
 def _bound(given: Array | None, limit: Any, dtype: np.dtype[Any]) -> Any:
@@ -125,7 +137,7 @@ def clip_to_attributes(
     consumed_inputs: Sequence[int] = (),
 ) -> Callable[[Array], Array]:
     """Clip before 11. The defaults that version 6 states, the limits of float32, stand for those of any type."""
-    return lambda x: narrowed(np.clip(x, *_bounds(x.dtype, min, max)), x.dtype)
+    return lambda x: _clipped(x, *_bounds(x.dtype, min, max))
 
 
 def clip_limits(low: Any, high: Any, dtype: np.dtype[Any] | None) -> tuple[float, float] | None:
