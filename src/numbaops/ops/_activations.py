@@ -13,6 +13,15 @@ from numbaops.ops.base import Array
 Activation = Callable[[Array], Array]
 
 
+class Named(NamedTuple):
+    """An activation, and what it was made of: its name in lower case, alpha and beta, None where it has no such parameter."""
+
+    function: Activation
+    name: str
+    alpha: float | None
+    beta: float | None
+
+
 class _Row(NamedTuple):
     """A function of x, alpha and beta, and the defaults of alpha and beta; None where the function has no such parameter."""
 
@@ -45,7 +54,7 @@ _ROWS = {
 _BY_LOWER_CASE = {name.lower(): row for name, row in _ROWS.items()}
 
 
-def named_activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[Activation]:
+def named_activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[Named]:
     """The functions of that name, in any case; those that have an alpha or a beta take the next value, or their default.
 
     Raises:
@@ -55,11 +64,11 @@ def named_activations(names: Sequence[str], alphas: Sequence[float], betas: Sequ
     return [_bound(name, rest_of_alphas, rest_of_betas) for name in names]
 
 
-def _bound(name: str, alphas: Iterator[float], betas: Iterator[float]) -> Activation:
+def _bound(name: str, alphas: Iterator[float], betas: Iterator[float]) -> Named:
     row = _BY_LOWER_CASE.get(name.lower())
     if row is None:
         raise InvalidValueError(f"an activation is {name!r}; allowed: {', '.join(_ROWS)}", attribute="activations")
     function = row.function
     alpha = None if row.alpha is None else next(alphas, row.alpha)
     beta = None if row.beta is None else next(betas, row.beta)
-    return lambda x: function(x, alpha, beta)
+    return Named(lambda x: function(x, alpha, beta), name.lower(), alpha, beta)
