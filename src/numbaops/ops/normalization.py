@@ -1,10 +1,12 @@
 """Normalizations, the Softmax family, and Dropout.
 
 Statistics are computed as a mean and the mean of squared deviations, never as a difference of two large means, in float32 or float64.
+Kernels normalize float32 and the 16-bit types run by run, while a run is in the cache; NumPy serves for float64 and for small arrays.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 from numbaops.errors import InvalidValueError
 from numbaops.ops._axes import normalized_axes, normalized_axis
 from numbaops.ops._precision import rounded, stage_dtype, working_dtype
+from numbaops.ops._rows import SOURCES, Runs, folded, kernels_for, normalized, scaled
 from numbaops.ops._softmax import hardmax_1, hardmax_13, log_softmax_1, log_softmax_13, softmax_1, softmax_13
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
@@ -52,6 +55,18 @@ def _per_channel(parameter: Array, name: str, x: Array, dtype: np.dtype[Any]) ->
     return parameter.astype(dtype, copy=False).reshape(channels, *(1,) * (x.ndim - 2))
 
 
+def _runs_of_channels(x: Array) -> Runs:
+    """Each channel, through all images."""
+    channels, plane = x.shape[1], math.prod(x.shape[2:])
+    return Runs(channels, plane, len(x), channels * plane, plane, 1)
+
+
+def _runs_of_axes(x: Array, first: int) -> Runs:
+    """All that lies along the axes from one on."""
+    size = math.prod(x.shape[first:])
+    return Runs(math.prod(x.shape[:first]), size, 1, size, size, 1)
+
+
 def _check_has_channels(x: Array) -> None:
     if x.ndim < 2:
         raise InvalidValueError(f"the input has shape {list(x.shape)}; allowed: [N, C, ...]")
@@ -70,22 +85,33 @@ def _batch_normalization(
         each.astype(dtype) if not spatial and each.shape == x.shape[1:] else _per_channel(each, name, x, dtype)
         for name, each in (("scale", scale), ("B", bias), ("mean", mean), ("var", var))
     )
-    wide = x.astype(dtype, copy=False)
+    usual = spatial and x.ndim > 1 and dtype == np.float32
     statistics: tuple[Array, ...] = ()
     if training:
-        axes = [axis for axis in range(x.ndim) if axis != 1] if spatial else [0]
-        y, batch_mean, batch_var = _centred(wide, axes)
+        found = normalized(x, _runs_of_channels(x), scale, bias, epsilon) if usual else None
+        if found is None:
+            axes = [axis for axis in range(x.ndim) if axis != 1] if spatial else [0]
+            y, batch_mean, batch_var = (
+                each[0] if number else each for number, each in enumerate(_centred(x.astype(dtype, copy=False), axes))
+            )
+            y *= scale / np.sqrt(batch_var + dtype.type(epsilon))
+            y += bias
+        else:
+            y, batch_mean, batch_var = found[0], *(each.reshape(scale.shape) for each in found[1:])
         keep, take = dtype.type(momentum), dtype.type(1 - momentum)
-        running_mean, running_var = used_mean * keep + batch_mean[0] * take, used_var * keep + batch_var[0] * take
+        running_mean, running_var = used_mean * keep + batch_mean * take, used_var * keep + batch_var * take
         shaped = zip((running_mean, running_var, batch_mean, batch_var), (mean, var, mean, var), strict=True)
         statistics = tuple(
             value.reshape(like.shape if value.size == like.size else value.shape).astype(like.dtype) for value, like in shaped
         )
-        used_var = batch_var[0]
     else:
-        y = wide - used_mean
-    y *= scale / np.sqrt(used_var + dtype.type(epsilon))
-    y += bias
+        factor = scale / np.sqrt(used_var + dtype.type(epsilon))
+        known = scaled(x, used_mean, factor, bias) if usual else None
+        if known is not None:
+            return (known,)
+        y = x.astype(dtype, copy=False) - used_mean
+        y *= factor
+        y += bias
     return y.astype(x.dtype, copy=False), *statistics
 
 
@@ -153,19 +179,22 @@ def instance_normalization(x: Array, scale: Array, bias: Array, *, epsilon: floa
     """
     _check_has_channels(x)
     dtype = working_dtype(x, scale, bias)
+    scale, bias = _per_channel(scale, "scale", x, dtype), _per_channel(bias, "B", x, dtype)
+    found = normalized(x, _runs_of_axes(x, 2), scale, bias, epsilon) if dtype == np.float32 else None
+    if found is not None:
+        return found[0]
     y, _, _ = _standardized(x.astype(dtype, copy=False), range(2, x.ndim), epsilon)
-    y *= _per_channel(scale, "scale", x, dtype)
-    y += _per_channel(bias, "B", x, dtype)
+    y *= scale
+    y += bias
     return y.astype(x.dtype, copy=False)
 
 
-def _grouped(x: Array, dtype: np.dtype[Any], num_groups: int, epsilon: float) -> Array:
-    """``x`` standardized over groups of channels, shaped ``(N, num_groups, -1)``."""
+def _groups(x: Array, num_groups: int) -> tuple[int, int, int]:
+    """The shape that has a group in each row."""
     _check_has_channels(x)
     if num_groups < 1 or x.shape[1] % num_groups:
         raise InvalidValueError(f"num_groups is {num_groups}; allowed: a divisor of the {x.shape[1]} channels", attribute="num_groups")
-    size = x.size // (len(x) * num_groups) if x.size else 0
-    return _standardized(x.astype(dtype, copy=False).reshape(len(x), num_groups, size), (2,), epsilon)[0]
+    return len(x), num_groups, x.size // (len(x) * num_groups) if x.size else 0
 
 
 @_quiet
@@ -174,21 +203,26 @@ def group_normalization_18(x: Array, scale: Array, bias: Array, *, epsilon: floa
 
     https://onnx.ai/onnx/operators/onnx__GroupNormalization.html
     """
-    dtype = working_dtype(x, scale, bias)
-    y = _grouped(x, dtype, num_groups, epsilon)
-    y *= _per_channel(scale, "scale", y, dtype)
-    y += _per_channel(bias, "bias", y, dtype)
-    return y.reshape(x.shape).astype(x.dtype, copy=False)
+    return instance_normalization(x.reshape(_groups(x, num_groups)), scale, bias, epsilon=epsilon).reshape(x.shape)
 
 
 @_quiet
 def group_normalization_21(x: Array, scale: Array, bias: Array, *, epsilon: float, num_groups: int, stash_type: int) -> Array:
     """GroupNormalization 21, with a scale and a bias for each channel; ``stash_type`` is the type to standardize in."""
-    source = _stashed(x, stage_dtype(stash_type, "stash_type"))
-    y = _grouped(source, working_dtype(source), num_groups, epsilon).reshape(x.shape)
-    y = rounded(y, source.dtype).astype(dtype := working_dtype(x, scale, bias), copy=False)
-    y *= _per_channel(scale, "scale", x, dtype)
-    y += _per_channel(bias, "bias", x, dtype)
+    stash, dtype = stage_dtype(stash_type, "stash_type"), working_dtype(x, scale, bias)
+    rows = x.reshape(_groups(x, num_groups))
+    scale, bias = _per_channel(scale, "scale", x, dtype), _per_channel(bias, "bias", x, dtype)
+    if stash == dtype == np.float32:
+        channels, plane = x.shape[1] // num_groups, math.prod(x.shape[2:])
+        runs = Runs(len(x) * num_groups, channels * plane, channels, plane, plane, channels, 1)
+        found = normalized(x, runs, scale, bias, epsilon)
+        if found is not None:
+            return found[0]
+    source = _stashed(rows, stash)
+    y = _standardized(source.astype(working_dtype(source), copy=False), (2,), epsilon)[0].reshape(x.shape)
+    y = rounded(y, source.dtype).astype(dtype, copy=False)
+    y *= scale
+    y += bias
     return y.astype(x.dtype, copy=False)
 
 
@@ -208,6 +242,26 @@ def _broadcast(parameter: Array, name: str, x: Array, dtype: np.dtype[Any]) -> A
     return parameter.astype(dtype, copy=False)
 
 
+def _for_each(parameter: Array, shape: tuple[int, ...]) -> Array | None:
+    """A parameter that broadcasts, as one number for each element of a row of that shape; None if rows have others each."""
+    if parameter.shape == shape:
+        return parameter.reshape(-1)
+    rank = len(shape)
+    if parameter.size != math.prod(parameter.shape[-rank:]):
+        return None
+    return np.broadcast_to(parameter.reshape(parameter.shape[-rank:]), shape).reshape(-1)
+
+
+def _normalized_rows(x: Array, axis: int, scale: Array, bias: Array | None, epsilon: float, centred: bool) -> tuple[Array, ...] | None:
+    """``x`` normalized along the axes from one on, the means and the variances, by a kernel; None where NumPy is to serve."""
+    if kernels_for(x, SOURCES) is None:
+        return None
+    factors, summands = _for_each(scale, x.shape[axis:]), None if bias is None else _for_each(bias, x.shape[axis:])
+    if factors is None or (summands is None and bias is not None):
+        return None
+    return normalized(x, _runs_of_axes(x, axis), factors, summands, epsilon, centred=centred, each=True)
+
+
 @_quiet
 def layer_normalization(
     x: Array, scale: Array, bias: Array | None = None, *, axis: int, epsilon: float, stash_type: int
@@ -221,14 +275,18 @@ def layer_normalization(
     Returns:
         Y, and the mean and the inverse standard deviation in the type of ``stash_type``.
     """
-    stash = stage_dtype(stash_type, "stash_type")
+    stash, axis, dtype = stage_dtype(stash_type, "stash_type"), normalized_axis(axis, x.ndim), working_dtype(x, scale, bias)
+    scale, bias = _broadcast(scale, "Scale", x, dtype), None if bias is None else _broadcast(bias, "B", x, dtype)
+    found = _normalized_rows(x, axis, scale, bias, epsilon, True) if stash == dtype == np.float32 else None
+    if found is not None:
+        mean, variance = (each.reshape(*x.shape[:axis], *(1,) * (x.ndim - axis)) for each in found[1:])
+        return found[0], mean, 1 / np.sqrt(variance + np.float32(epsilon))
     source = _stashed(x, stash)
-    wide = source.astype(working_dtype(source), copy=False)
-    y, mean, inverse = _standardized(wide, range(normalized_axis(axis, x.ndim), x.ndim), epsilon)
-    y = rounded(y, source.dtype).astype(dtype := working_dtype(x, scale, bias), copy=False)
-    y *= _broadcast(scale, "Scale", x, dtype)
+    y, mean, inverse = _standardized(source.astype(working_dtype(source), copy=False), range(axis, x.ndim), epsilon)
+    y = rounded(y, source.dtype).astype(dtype, copy=False)
+    y *= scale
     if bias is not None:
-        y += _broadcast(bias, "B", x, dtype)
+        y += bias
     return y.astype(x.dtype, copy=False), mean.astype(stash, copy=False), inverse.astype(stash, copy=False)
 
 
@@ -241,15 +299,21 @@ def rms_normalization(x: Array, scale: Array, *, axis: int, epsilon: float, stas
     Returns:
         An array of the type of ``scale``.
     """
-    source = _stashed(x, stage_dtype(stash_type, "stash_type"))
+    stash, axis, dtype = stage_dtype(stash_type, "stash_type"), normalized_axis(axis, x.ndim), working_dtype(x, scale)
+    factors = _broadcast(scale, "scale", x, dtype)
+    if scale.dtype == x.dtype and stash == dtype == np.float32:
+        found = _normalized_rows(x, axis, factors, None, epsilon, False)
+        if found is not None:
+            return found[0]
+    source = _stashed(x, stash)
     wide = source.astype(working_dtype(source), copy=False)
-    square = _mean(wide * wide, range(normalized_axis(axis, x.ndim), x.ndim))
+    square = _mean(wide * wide, range(axis, x.ndim))
     y = wide / np.sqrt(square + wide.dtype.type(epsilon))
     y = rounded(y, source.dtype)
     if x.itemsize < scale.itemsize:  # else the last rounding includes this one, as in ONNX Runtime
         y = rounded(y, x.dtype)
-    y = y.astype(dtype := working_dtype(x, scale), copy=False)
-    y *= _broadcast(scale, "scale", x, dtype)
+    y = y.astype(dtype, copy=False)
+    y *= factors
     return y.astype(scale.dtype, copy=False)
 
 
@@ -263,7 +327,11 @@ def lp_normalization(x: Array, *, axis: int, p: int) -> Array:
         raise InvalidValueError(f"p is {p}; allowed: 1, 2", attribute="p")
     axis = normalized_axis(axis, x.ndim)
     wide = x.astype(working_dtype(x), copy=False)
-    total = np.add.reduce(np.abs(wide) if p == 1 else wide * wide, axis, keepdims=True)
+    known = folded(x, (axis,), "absolute" if p == 1 else "square")
+    if known is None:
+        total = np.add.reduce(np.abs(wide) if p == 1 else wide * wide, axis, keepdims=True)
+    else:
+        total = np.expand_dims(known.astype(np.float32), axis)
     norm = total if p == 1 else np.sqrt(total)
     norm[norm == 0] = 1  # all elements are zero there
     return (wide / norm).astype(x.dtype, copy=False)
@@ -275,7 +343,13 @@ def mean_variance_normalization(x: Array, *, axes: Sequence[int]) -> Array:
 
     https://onnx.ai/onnx/operators/onnx__MeanVarianceNormalization.html
     """
-    y, _, variance = _centred(x.astype(working_dtype(x), copy=False), normalized_axes(axes, x.ndim))
+    chosen = normalized_axes(axes, x.ndim)
+    kept = [axis for axis in range(x.ndim) if axis not in chosen]
+    runs = _runs_of_channels(x) if kept == [1] else _runs_of_axes(x, len(kept)) if kept == list(range(len(kept))) else None
+    found = normalized(x, runs, None, None, 0, beyond=MVN_EPSILON) if runs is not None else None
+    if found is not None:
+        return found[0]
+    y, _, variance = _centred(x.astype(working_dtype(x), copy=False), chosen)
     y /= np.sqrt(variance) + y.dtype.type(MVN_EPSILON)
     return y.astype(x.dtype, copy=False)
 
@@ -298,7 +372,11 @@ def lrn(x: Array, *, alpha: float, beta: float, bias: float, size: int) -> Array
         total[:, shift:] += square[:, :-shift]
     total *= total.dtype.type(alpha / size)
     total += total.dtype.type(bias)
-    np.power(total, total.dtype.type(beta), out=total)
+    if beta == 0.75:  # as most have it; roots take a third of the time
+        np.sqrt(total, out=total)
+        total *= np.sqrt(total)
+    else:
+        np.power(total, total.dtype.type(beta), out=total)
     np.divide(wide, total, out=total)
     return total.astype(x.dtype, copy=False)
 
