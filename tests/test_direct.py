@@ -162,6 +162,9 @@ MATRICES = [
     ((3, 2, 17, 4), (3, 2, 4, 50)),
     ((4, 6, 3), (3, 49)),
     ((4, 6, 3), (1, 3, 49)),
+    ((3, 1, 17, 20), (4, 20, 50)),
+    ((5, 7), (4, 7, 16)),
+    ((130, 40), (40, 33)),
     ((2, 5, 0), (2, 0, 3)),
 ]
 
@@ -191,11 +194,11 @@ def test_products_in_several_threads(count: int, monkeypatch: pytest.MonkeyPatch
     [
         (drawn(100), drawn(100, 100)),
         (drawn(100, 100).astype(np.float64), drawn(100, 100).astype(np.float64)),
-        (drawn(3, 1, 50, 50), drawn(3, 4, 50, 50)),
+        (drawn(3, 50, 50), drawn(4, 50, 50)),
         (drawn(50, 50), drawn(49, 500)),
         (drawn(4, 4), drawn(4, 4)),
     ],
-    ids=["a vector", "doubles", "stacks of different shapes", "sizes that do not fit", "small"],
+    ids=["a vector", "doubles", "stacks that do not broadcast", "sizes that do not fit", "small"],
 )
 def test_products_that_are_left_to_blas(a: np.ndarray, b: np.ndarray) -> None:
     assert multiplied(a, b) is None

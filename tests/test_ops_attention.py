@@ -14,9 +14,11 @@ import numbaops
 from drawn import attention
 from drawn.case import Case
 from leaf_checks import NEWEST, assert_close, assert_node_cases, assert_pure, run
+from numbaops.ops import _attending
+from numbaops.runtime import threads
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-INF = math.inf
+INF, NAN = math.inf, math.nan
 LOG = math.log
 
 
@@ -236,6 +238,81 @@ def test_rotary_embedding_beside_slow_loops() -> None:
         if case.op_type == "RotaryEmbedding":
             (got,) = run("RotaryEmbedding", case.opset, case.inputs, case.attributes)
             assert_close(got, rotated(case), case.inputs[0].dtype, case.rtol, case.atol)
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels serve whatever the size."""
+    for name in ("ATTEND_FROM", "ROTATE_FROM", "LEAST_ROWS"):
+        monkeypatch.setattr(_attending, name, 1)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_kernels_beside_slow_loops() -> None:
+    test_attention_beside_slow_loops()
+    test_rotary_embedding_beside_slow_loops()
+
+
+def normal(*shape: int) -> Any:
+    return np.random.default_rng(math.prod(shape)).normal(size=shape).astype(np.float32)
+
+
+# id, opset, heads, heads of keys, queries, keys, sizes of keys and values, attributes, how the mask is made, keys of the past
+LARGE: list[tuple[str, int, int, int, int, int, int, int, dict[str, Any], Any, int]] = [
+    ("more than a panel", 23, 1, 1, 60, 70, 20, 33, {}, None, 0),
+    ("causal", 23, 2, 1, 60, 60, 16, 16, {"is_causal": 1, "softcap": 2.0}, None, 0),
+    ("causal after the past, in groups", 23, 3, 1, 20, 9, 17, 8, {"is_causal": 1}, None, 40),
+    ("mask by query", 24, 1, 1, 50, 40, 3, 5, {}, lambda: normal(50, 40), 0),
+    ("mask by key", 23, 2, 1, 5, 49, 8, 8, {}, lambda: normal(1, 49) > 0, 0),
+    ("mask by head", 23, 2, 2, 17, 16, 8, 8, {}, lambda: normal(2, 1, 1), 0),
+    ("windows", 25, 1, 1, 100, 100, 4, 4, {"left_window_size": 5, "right_window_size": 9}, None, 0),
+    ("many keys", 23, 1, 1, 2, 1100, 4, 9, {}, None, 0),
+    ("rank 3", 23, 2, 1, 30, 20, 16, 16, {"q_num_heads": 2, "kv_num_heads": 1}, None, 0),
+]
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("case", LARGE, ids=[case[0] for case in LARGE])
+@pytest.mark.parametrize("count", [1, 3])
+def test_panels_of_queries(case: Any, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "thread_count", lambda: count)
+    monkeypatch.setattr(threads, "MINIMUM_SHARE", 1)
+    _, opset, heads_of_q, shared, queries, keys, size, value_size, attributes, mask, past = case
+    inputs = [normal(2, heads_of_q, queries, size), normal(2, shared, keys, size), normal(2, shared, keys, value_size)]
+    if "q_num_heads" in attributes:
+        inputs = [each.swapaxes(1, 2).reshape(2, each.shape[2], -1) for each in inputs]
+    inputs += [mask and mask(), *([normal(2, shared, past, size), normal(2, shared, past, value_size)] if past else [])]
+    drawn = Case("Attention", opset, inputs, attributes)
+    (got,) = run("Attention", opset, inputs, attributes)
+    assert_close(got, oracle(drawn)[0], np.float32, 1e-5, 1e-6)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_weights_of_zero_make_nan_of_infinite_values() -> None:
+    v = np.ones((1, 1, 100, 1), np.float32)
+    v[0, 0, 99] = INF
+    (got,) = run("Attention", 23, [query(100), query(100), v], {"is_causal": 1})
+    assert np.isnan(got[0, 0, :99]).all()
+    assert got[0, 0, 99] == INF
+
+
+@pytest.mark.usefixtures("kernels")
+def test_scores_that_are_nan() -> None:
+    q = np.zeros((1, 1, 60, 1), np.float32)
+    q[0, 0, 50] = NAN
+    (got,) = run("Attention", 23, [q, *FOUR[1:]])
+    assert np.isnan(got).ravel().tolist() == [row == 50 for row in range(60)]
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_rotation_of_long_heads(interleaved: int, rank: int) -> None:
+    x = normal(2, 3, 50, 70) if rank == 4 else normal(2, 50, 210)
+    attributes = {"interleaved": interleaved, "rotary_embedding_dim": 66, "num_heads": 3}
+    inputs = [x, normal(9, 33), normal(9, 33), np.random.default_rng(0).integers(0, 9, (2, 50))]
+    (got,) = run("RotaryEmbedding", 23, inputs, attributes)
+    assert_close(got, rotated(Case("RotaryEmbedding", 23, inputs, attributes)), np.float32, 1e-6, 1e-6)
 
 
 def test_inputs_stay() -> None:

@@ -15,6 +15,8 @@ import numbaops
 from drawn import linear
 from drawn.case import Case
 from leaf_checks import assert_node_cases, each_case, run
+from numbaops.kernels import products
+from numbaops.ops import _byte_products, _einsum
 from numbaops.ops.linear import LEAVES
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # infinities and invalid operations, as NumPy has them
@@ -287,6 +289,92 @@ def test_drawn_equations_beside_loops() -> None:
             want[tuple(at[letter] for letter in right)] += part
         (got,) = run("Einsum", case.opset, case.inputs, case.attributes)
         assert_values(got, rounded(want, case.inputs[0].dtype), 1e-3, case)
+
+
+# equation, shapes; sums of small integers are exact in float32
+LARGE = [
+    ("bihd,bjhd->bhij", (2, 20, 3, 7), (2, 19, 3, 7)),
+    ("bhij,bjhd->bihd", (2, 3, 20, 19), (2, 19, 3, 50)),
+    ("ij,kj->ik", (20, 6), (17, 6)),
+    ("...ij,...jk->...ik", (2, 1, 9, 5), (3, 5, 6)),
+    ("ij,jk->ki", (9, 5), (5, 60)),
+    ("abc,cbd->ad", (9, 3, 4), (4, 3, 5)),
+    ("abc,cd->abd", (2, 9, 4), (4, 5)),
+    ("bhwc,hkc->bhwk", (2, 3, 4, 5), (3, 6, 5)),
+    (" bA , Ac ", (8, 5), (5, 6)),
+    ("hi...,...ij->j...h", (4, 3, 2), (2, 3, 6)),
+]
+
+
+@pytest.mark.parametrize(("equation", "first", "second"), LARGE, ids=[case[0] for case in LARGE])
+def test_equations_that_are_products(
+    equation: str, first: tuple[int, ...], second: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_einsum, "MATRIX_FROM", 0)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in (first, second))
+    wanted = np.einsum(equation, a.astype(np.float64), b.astype(np.float64))
+    for x, y in ((a, b), (a.T.copy().T, b.T.copy().T)):
+        (got,) = run("Einsum", 12, [x, y], {"equation": equation})
+        assert got.dtype == np.float32
+        np.testing.assert_array_equal(got, wanted)
+        assert not products.AVAILABLE or _einsum.contracted(equation, x, y) is not None
+
+
+@pytest.mark.parametrize(
+    ("equation", "first", "second"),
+    [
+        ("i,i->", (4,), (4,)),
+        ("ij,j->i", (9, 4), (4,)),
+        ("ii,ij->ij", (9, 9), (9, 4)),
+        ("ij,ij->ij", (9, 9), (9, 9)),
+        ("ijk,jl->il", (9, 4, 3), (4, 5)),
+        ("i,j->ij", (9,), (9,)),
+        ("bi,bj->ijb", (4, 9), (4, 9)),
+        ("ij,jk->ik", (9, 1), (4, 9)),
+    ],
+)
+def test_equations_that_are_left_to_numpy(
+    equation: str, first: tuple[int, ...], second: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_einsum, "MATRIX_FROM", 0)
+    a, b = np.ones(first, np.float32), np.ones(second, np.float32)
+    assert _einsum.contracted(equation, a, b) is None
+    (got,) = run("Einsum", 12, [a, b], {"equation": equation})
+    np.testing.assert_array_equal(got, np.einsum(equation, a, b))
+
+
+BYTE_SHAPES = [(1, 1, 1), (3, 5, 17), (9, 64, 48), (8, 7, 100), (20, 130, 97), (40, 8, 16)]
+
+
+@pytest.mark.parametrize("least", [0, 1 << 60], ids=["bytes", "floats"])
+@pytest.mark.parametrize("points", ["none", "one", "many"])
+@pytest.mark.parametrize("kinds", [(np.uint8, np.int8), (np.uint8, np.uint8), (np.int8, np.int8), (np.int8, np.uint8)], ids=str)
+def test_products_of_bytes(kinds: tuple[Any, Any], points: str, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_byte_products, "BYTES_FROM", least)
+    rng = np.random.default_rng(0)
+
+    def drawn(kind: Any, *shape: int) -> Any:
+        return rng.choice([np.iinfo(kind).min, np.iinfo(kind).max, *range(100)], shape).astype(kind)
+
+    for rows, terms, width in BYTE_SHAPES:
+        a, b = drawn(kinds[0], rows, terms), drawn(kinds[1], terms, width)
+        sizes = {"none": (), "one": ((), ()), "many": ((rows,), (width,))}[points]
+        zeros = [drawn(kind, *size) for kind, size in zip(kinds, sizes, strict=False)]
+        (got,) = run("MatMulInteger", 10, [a, b, *zeros])
+        a_zero, b_zero = [each.astype(np.int64) for each in zeros] or (0, 0)
+        spread = a_zero[:, None] if points == "many" else a_zero
+        wanted = (a.astype(np.int64) - spread) @ (b.astype(np.int64) - b_zero)
+        np.testing.assert_array_equal(got, wanted.astype(np.int32))
+
+
+@pytest.mark.parametrize("least", [0, 1 << 60], ids=["bytes", "floats"])
+def test_rows_of_a_stack_and_sums_beyond_32_bits(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_byte_products, "BYTES_FROM", least)
+    a, b = np.full((2, 3, 40000), 255, np.uint8), np.full((40000, 2), 255, np.uint8)
+    (got,) = run("MatMulInteger", 10, [a, b])
+    assert got.dtype == np.int32
+    assert got.tolist() == np.full((2, 3, 2), 40000 * 255 * 255 - 2**32).tolist()
 
 
 def test_inputs_stay_and_outputs_are_new() -> None:

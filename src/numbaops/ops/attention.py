@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 
 from numbaops.errors import InvalidValueError
+from numbaops.ops._attending import Sight, attended
+from numbaops.ops._attending import rotated as by_kernel
 from numbaops.ops._direct import product
 from numbaops.ops._precision import rounded, stage_dtype, working_dtype
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 
 _quiet = np.errstate(all="ignore")
+_FLOAT = 1
 
 
 def _split_heads(name: str, x: Array, heads: int | None) -> Array:
@@ -35,36 +38,6 @@ def _check_inputs(q: Array, k: Array, v: Array) -> None:
             f"Q, K and V have the shapes {shapes} (batch, heads, sequence, head size); allowed: one batch size, one head size of Q and K, "
             f"one sequence of K and V, and a number of heads of K and V that divides that of Q"
         )
-
-
-def _visible_keys(
-    queries: int, keys: int, offset: int | Array, length: Array | None, is_causal: bool, left: int, right: int
-) -> Array | None:
-    """Which keys each query may attend to, without the mask; None for all.
-
-    Args:
-        queries: the number of queries.
-        keys: the number of keys.
-        offset: the position of the first query among the keys, ``[batch, 1, 1, 1]`` if each batch has its own.
-        length: how many keys are no padding, of the same shape.
-        is_causal: whether keys after the query's position are hidden.
-        left: how many keys before the query's position are visible, -1 for all.
-        right: how many after it.
-    """
-    key, position = np.arange(keys), np.arange(queries)[:, None] + offset
-    limits = [] if length is None else [key < length]
-    if is_causal:
-        limits.append(key <= position)
-    if left >= 0:
-        limits.append(key >= position - left)
-    if right >= 0:
-        limits.append(key <= position + right)
-    if not limits:
-        return None
-    visible = limits[0]
-    for limit in limits[1:]:
-        visible = visible & limit
-    return visible
 
 
 def _hide(scores: Array, mask: Array | None, visible: Array | None, stretches: bool) -> None:
@@ -156,21 +129,26 @@ def _attention(
             raise InvalidValueError(f"nonpad_kv_seqlen has shape {list(nonpad_kv_seqlen.shape)}; allowed: [{batch}]")
         lengths = nonpad_kv_seqlen.reshape(batch, 1, 1, 1)
         offset = lengths - queries
+    sight = Sight(offset, lengths, bool(is_causal), left_window_size, right_window_size)
+    factors = _factors(q.shape[3], scale)
+    if outputs < 4 and softmax_precision in (None, _FLOAT):
+        y = attended(q, k, v, factors, softcap, mask, stretches, sight, packed)
+        if y is not None:
+            return y, k, v
     stages: list[Array] = []
 
     def reached(mode: int) -> None:
         if outputs > 3 and mode == qk_matmul_output_mode:
             stages.append(scores.astype(q.dtype))
 
-    scores = _scores(q, k, scale)
+    scores = _scores(q, k, factors)
     reached(0)
     if softcap:
         scores /= scores.dtype.type(softcap)
         np.tanh(scores, out=scores)
         scores *= scores.dtype.type(softcap)
     reached(1)
-    visible = _visible_keys(queries, scores.shape[3], offset, lengths, bool(is_causal), left_window_size, right_window_size)
-    _hide(scores, mask, visible, stretches)
+    _hide(scores, mask, sight.visible(queries, scores.shape[3]), stretches)
     reached(2)
     if softmax_precision is None:
         _softmax(scores)
@@ -192,13 +170,18 @@ def _by_shared_head(x: Array, shared: int) -> Array:
     return x.reshape(batch, shared, heads // shared * queries if shared else 0, size)
 
 
-def _scores(q: Array, k: Array, scale: float | None) -> Array:
-    """The products of all queries and keys, each scaled by the square root of the factor, in the type to compute in."""
-    dtype = working_dtype(q, k)
-    factor = 1 / math.sqrt(q.shape[3] or 1) if scale is None else scale
+def _factors(size: int, scale: float | None) -> tuple[float, float]:
+    """What queries and keys are multiplied with, each the square root of the scale."""
+    factor = 1 / math.sqrt(size or 1) if scale is None else scale
     root = math.sqrt(abs(factor))
-    left = _by_shared_head(q.astype(dtype, copy=False) * dtype.type(math.copysign(root, factor)), k.shape[1])
-    right = k.astype(dtype, copy=False) * dtype.type(root)
+    return math.copysign(root, factor), root
+
+
+def _scores(q: Array, k: Array, factors: tuple[float, float]) -> Array:
+    """The products of all queries and keys, each scaled, in the type to compute in."""
+    dtype = working_dtype(q, k)
+    left = _by_shared_head(q.astype(dtype, copy=False) * dtype.type(factors[0]), k.shape[1])
+    right = k.astype(dtype, copy=False) * dtype.type(factors[1])
     return product(left, right.swapaxes(2, 3)).reshape(*q.shape[:3], k.shape[2])
 
 
@@ -302,12 +285,20 @@ def rotary_embedding(
         _at_positions(name, cache, position_ids, angles).astype(dtype, copy=False)[:, None]
         for name, cache in (("cos_cache", cos_cache), ("sin_cache", sin_cache))
     )
+    y = _rotated(heads, cos, sin, rotated // 2, bool(interleaved))
+    return y if x.ndim == 4 else y.transpose(0, 2, 1, 3).reshape(x.shape)
+
+
+def _rotated(heads: Array, cos: Array, sin: Array, pairs: int, interleaved: bool) -> Array:
+    y = by_kernel(heads, cos, sin, pairs, interleaved)
+    if y is not None:
+        return y
     y = heads.copy()
-    first, second = (slice(0, rotated, 2), slice(1, rotated, 2)) if interleaved else (slice(rotated // 2), slice(rotated // 2, rotated))
-    real, imaginary = (heads[..., part].astype(dtype, copy=False) for part in (first, second))
+    first, second = (slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)) if interleaved else (slice(pairs), slice(pairs, 2 * pairs))
+    real, imaginary = (heads[..., part].astype(cos.dtype, copy=False) for part in (first, second))
     y[..., first] = cos * real - sin * imaginary
     y[..., second] = sin * real + cos * imaginary
-    return y if x.ndim == 4 else y.transpose(0, 2, 1, 3).reshape(x.shape)
+    return y
 
 
 def _at_positions(name: str, cache: Array, position_ids: Array | None, shape: tuple[int, ...]) -> Array:

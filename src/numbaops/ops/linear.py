@@ -13,7 +13,9 @@ import numpy as np
 
 from numbaops.casting import cast
 from numbaops.errors import InvalidValueError
-from numbaops.ops._direct import LEAST_ROWS, MATRIX_FROM, integers_multiplied, limit_of, multiplied
+from numbaops.ops._byte_products import bytes_multiplied
+from numbaops.ops._direct import integers_multiplied, limit_of, multiplied
+from numbaops.ops._einsum import contracted
 from numbaops.ops._precision import narrowed, wide_dtype, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
@@ -80,30 +82,11 @@ class Gemm:
         return gemm(a, b, c, **self._attributes)
 
     def prepared(self, a: Any, b: Any, c: Any = None) -> Callable[..., Array] | None:
-        """The same where B is known, ``...`` standing for what is not."""
-        return None if b is ... or b.ndim != 2 else PreparedGemm(self._attributes, b)
-
-
-class PreparedGemm:
-    """A Gemm whose B is known: it is laid out once, by columns for BLAS, by rows for the kernel, which serves for many rows of A.
-
-    Args:
-        attributes: of the operator.
-        b: the second matrix.
-    """
-
-    def __init__(self, attributes: dict[str, Any], b: Array) -> None:
-        self._given, self._by_rows = attributes, {**attributes, "transB": 0}
-        self._b = np.ascontiguousarray(b)
-        self._rows = None if attributes.get("transB") else self._b
-
-    def __call__(self, a: Array, _: Any = None, c: Array | None = None) -> Array:
-        """The output; B is the one that is known."""
-        if self._rows is None and a.size * len(self._b) >= MATRIX_FROM and len(a) >= LEAST_ROWS and not self._given.get("transA"):
-            self._rows = np.ascontiguousarray(self._b.T)
-        if self._rows is None:
-            return gemm(a, self._b, c, **self._given)
-        return gemm(a, self._rows, c, **self._by_rows)
+        """The same where B is known, ``...`` standing for what is not: one that repeats its elements in memory is laid out."""
+        if b is ... or 0 not in b.strides:
+            return None
+        known = np.ascontiguousarray(b)
+        return lambda a, _=None, c=None: self(a, known, c)
 
 
 def _scaled(x: Array, factor: float) -> Array:
@@ -133,6 +116,9 @@ def matmul_integer(a: Array, b: Array, a_zero_point: Array | None = None, b_zero
 
 
 def _product_of_integers(a: Array, b: Array, a_zero_point: Array | None, b_zero_point: Array | None) -> Array:
+    y = bytes_multiplied(a, b, a_zero_point, b_zero_point)
+    if y is not None:
+        return y
     wide_a, wide_b = _without(a, a_zero_point, 1), _without(b, b_zero_point, 0)
     y = integers_multiplied(wide_a, wide_b, limit_of(a, a_zero_point) * limit_of(b, b_zero_point))
     if y is None:  # float64 holds the sums, and BLAS takes it
@@ -191,8 +177,11 @@ def qlinear_matmul(
 
 def einsum(*operands: Array, equation: str) -> Array:
     """Einsum: the sum of products over the indices that the equation's result lacks."""
+    wide = [widened(operand) for operand in operands]
+    y = contracted(equation, *wide) if len(wide) == 2 else None
     try:
-        y = np.einsum(equation, *map(widened, operands), optimize=len(operands) > 1)
+        if y is None:
+            y = np.einsum(equation, *wide, optimize=len(operands) > 1)
     except ValueError as error:
         shapes = ", ".join(str(list(operand.shape)) for operand in operands)
         raise InvalidValueError(
