@@ -55,7 +55,7 @@ def assert_pure(case: Case) -> None:
     if "outputs" in inspect.signature(leaf.function).parameters:
         attributes["outputs"] = case.outputs
     inputs = [None if value is None else value.copy() for value in case.inputs]
-    results = leaf.function(*inputs, **attributes)
+    results = leaf.function(**attributes)(*inputs) if leaf.bind else leaf.function(*inputs, **attributes)
     for before, after in zip(case.inputs, inputs, strict=True):
         assert before is None or before.tobytes() == after.tobytes(), case
     for result in results if isinstance(results, tuple) else (results,):

@@ -11,6 +11,7 @@ import numpy as np
 
 from numbaops.errors import InvalidValueError
 from numbaops.ops._axes import single_integer
+from numbaops.ops._elements import triangle
 from numbaops.ops.base import Array
 
 # Where each of the six dimensions (batch, ...) goes; the block's two dimensions come first in DCR, the depth in CRD.
@@ -71,6 +72,9 @@ def trilu(upper: int = 1) -> Callable[..., Array]:
             raise InvalidValueError(f"the input has the shape {list(data.shape)}; allowed: rank 2 and more")
         rows, columns = data.shape[-2:]
         offset = 0 if k is None else max(-rows - 1, min(single_integer(k, "k"), columns + 1))
+        found = triangle(data, offset, bool(upper))
+        if found is not None:
+            return found
         # the mask is of what lies strictly below the diagonal, or on and below it
         mask = np.tri(rows, columns, offset - 1 if upper else offset, np.bool_)
         zero = np.array("", object) if data.dtype == object else np.zeros((), data.dtype)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from numbaops.errors import InvalidValueError
-from numbaops.ops._precision import widened
+from numbaops.ops._precision import narrowed, widened
 from numbaops.ops._windows import positive
 from numbaops.ops.base import Array
+from numbaops.runtime.threads import split
 
 
 def _check(x: Array, rois: Array, columns: int) -> None:
@@ -131,7 +133,12 @@ def roi_align(
     starts, sizes = ends[:, :2], ends[:, 2:] - ends[:, :2]
     if not half_pixel:
         sizes = np.maximum(sizes, number(1))
-    result = np.zeros((len(rois), x.shape[1], output_height, output_width), wide.dtype)
+    shape = (len(rois), x.shape[1], output_height, output_width)
+    if wide.dtype == number == np.float32 and x.size and len(rois):
+        found = _aligned(wide, batch_indices, starts, sizes, shape, sampling_ratio, mode == "max")
+        if found is not None:
+            return narrowed(found, x.dtype)
+    result = np.zeros(shape, wide.dtype)
     if not x.size:
         return result.astype(x.dtype, copy=False)
     for image, (left, top), (width, height), out in zip(batch_indices.tolist(), starts, sizes, result, strict=True):
@@ -147,6 +154,21 @@ def roi_align(
             samples = functools.reduce(combine, corners)
             reduce(samples.reshape(len(samples), output_height, rows.each, output_width, columns.each), (2, 4), out=out)
     return result.astype(x.dtype, copy=False)
+
+
+def _aligned(x: Array, images: Array, starts: Array, sizes: Array, shape: tuple[int, ...], ratio: int, largest: bool) -> Array | None:
+    """RoiAlign of float by a kernel; None without the JIT."""
+    from numbaops.kernels import sampling
+
+    if not sampling.COMPILED:
+        return None
+    regions, channels, rows, columns = shape
+    out = np.empty(shape, np.float32)
+    given = images.astype(np.int64), np.ascontiguousarray(starts), np.ascontiguousarray(sizes)
+    fixed = (np.ascontiguousarray(x).reshape(-1), channels, *x.shape[2:], *given, rows, columns, ratio, largest, out.reshape(-1))
+    align: Any = sampling.align_regions
+    split(lambda first, last: align(*fixed, first, last), regions, 16 * max(1, ratio) ** 2 * channels * rows * columns)
+    return out
 
 
 class _Samples:

@@ -11,10 +11,19 @@ import numpy as np
 
 from numbaops.errors import InvalidValueError
 from numbaops.ops._axes import normalized_axis, single_integer
+from numbaops.ops._precision import widened
 from numbaops.ops.base import Array
+from numbaops.runtime.threads import split
 
 _FEW = 8
 """How many times as many elements as are wanted make it worth not to sort them all."""
+
+KERNEL_FROM = 1 << 9
+"""Elements from which the kernel is faster: fewer need no Numba."""
+
+_MOST = np.int64((1 << 63) - 1)
+_WORK = 32
+"""Bytes that an element counts for when threads share rows: looking at it takes as long as moving them."""
 
 
 def top_k(axis: int = -1, largest: int = 1, sorted: int = 1) -> Callable[..., tuple[Array, Array]]:
@@ -36,6 +45,16 @@ def _top(data: Array, k: int, axis: int, largest: int) -> tuple[Array, Array]:
     if not 0 <= k <= size:
         raise InvalidValueError(f"K is {k}; allowed: 0 to {size}, the size of axis {place}", attribute="K")
     keys = _sortable(data)
+    if 2 * k <= size and k and data.size >= KERNEL_FROM:
+        rows = np.moveaxis(keys, place, -1) if place < data.ndim - 1 else keys
+        indices = _by_kernel(rows, k, bool(largest))
+        if indices is not None and rows is keys:
+            starts = np.arange(data.size // size)[:, None] * size
+            values = data.reshape(-1).take((indices.reshape(-1, k) + starts).reshape(indices.shape))
+            return values, indices
+        if indices is not None:
+            indices = np.moveaxis(indices, -1, place)
+            return np.take_along_axis(data, indices, place), indices
     if _FEW * k < size and not (keys.dtype.kind == "f" and np.isnan(keys).any()):
         indices = _few(np.moveaxis(keys, place, -1), k, bool(largest))
         indices = np.moveaxis(indices, -1, place)
@@ -48,6 +67,28 @@ def _top(data: Array, k: int, axis: int, largest: int) -> tuple[Array, Array]:
         order = keys.argsort(place, kind="stable")
     indices = order[(slice(None),) * place + (slice(k),)].astype(np.int64, copy=False)
     return np.take_along_axis(data, indices, place), indices
+
+
+def _by_kernel(keys: Array, k: int, largest: bool) -> Array | None:
+    """Indices of the ``k`` (1 or more) largest or smallest along the last axis, in order; None if no kernel serves."""
+    from numbaops.kernels import ranking
+
+    if not ranking.COMPILED or keys.dtype.kind not in "iuf":
+        return None
+    if keys.dtype == np.float64:  # bits in the same order; what is -0 is equal to 0, and all NaN are
+        bits = np.where(np.isnan(keys), np.nan, keys + 0.0).view(np.int64)
+        keys = np.where(bits < 0, bits ^ _MOST, bits)
+    elif keys.dtype == np.uint64:
+        keys = (keys ^ np.uint64(1 << 63)).view(np.int64)
+    keys = widened(keys)
+    kind = np.dtype(np.float32 if keys.dtype.kind == "f" else np.int64)
+    size = keys.shape[-1]
+    rows = np.ascontiguousarray(keys, kind).reshape(-1)
+    indices = np.empty((*keys.shape[:-1], k), np.int64)
+    fixed = (rows, size, k, largest, indices.reshape(-1))
+    top = ranking.top[kind.name]
+    split(lambda first, last: top(*fixed, first, last), rows.size // size, _WORK * size)
+    return indices
 
 
 def _few(keys: Array, k: int, largest: bool) -> Array:

@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 
 from numbaops.errors import InvalidTypeError, InvalidValueError, UnsupportedError
+from numbaops.ops._precision import narrowed, wide_dtype
 from numbaops.ops._resampling import Array, as_output, cubic_weights, type_name, weighted_type
+from numbaops.ops._suppression import non_max_suppression
 from numbaops.ops.leaf import Leaf
+from numbaops.runtime.threads import split
 
 _SAMPLES: Mapping[str, tuple[int, ...]] = {
     "nearest": (0,),
@@ -28,6 +31,9 @@ _SAMPLES: Mapping[str, tuple[int, ...]] = {
 """The elements that count along an axis, from the one at or below the coordinate."""
 
 _PADDING_MODES = ("zeros", "border", "reflection")
+_MOST_AXES = 3
+_PLACE = 16
+"""Elements that finding a place of the grid counts for when threads share the places."""
 
 
 def grid_sample(x: Array, grid: Array, *, mode: str, padding_mode: str, align_corners: int) -> Array:
@@ -56,6 +62,9 @@ def grid_sample(x: Array, grid: Array, *, mode: str, padding_mode: str, align_co
     places = grid.shape[1:-1]
     if 0 in lengths and padding_mode != "zeros" and 0 not in places:
         raise InvalidValueError(f"the input has the shape {list(x.shape)}: it has no border", attribute="padding_mode")
+    found = _by_kernel(x, grid, lengths, len(_SAMPLES[mode]), _PADDING_MODES.index(padding_mode), bool(align_corners))
+    if found is not None:
+        return found
     coordinates = grid.reshape(x.shape[0], math.prod(places), len(lengths)).astype(np.promote_types(np.float32, _plain(grid)), copy=False)
     axes = [
         _samples(coordinates[..., len(lengths) - 1 - axis], length, mode, padding_mode, bool(align_corners))
@@ -81,6 +90,23 @@ def grid_sample(x: Array, grid: Array, *, mode: str, padding_mode: str, align_co
                 y[batch] += values * weights[batch]
     y = y.reshape(*x.shape[:2], *places)
     return y if mode == "nearest" else as_output(y, x.dtype)
+
+
+def _by_kernel(x: Array, grid: Array, lengths: tuple[int, ...], taps: int, padding: int, corners: bool) -> Array | None:
+    """The same for float and the 16-bit floats; None if no kernel serves."""
+    if wide_dtype(x.dtype) != np.float32 or _plain(grid) != np.float32 or len(lengths) > _MOST_AXES or not x.size or not grid.size:
+        return None
+    from numbaops.kernels import sampling
+
+    if not sampling.COMPILED:
+        return None
+    places, channels = math.prod(grid.shape[1:-1]), x.shape[1]
+    out = np.empty((*x.shape[:2], *grid.shape[1:-1]), np.float32)
+    images, coordinates = (np.ascontiguousarray(each, np.float32).reshape(-1) for each in (x, grid))
+    fixed = (images, np.array(lengths), channels, coordinates, places, taps, padding, corners, out.reshape(-1))
+    work = 32 * taps ** len(lengths) * (channels + _PLACE)
+    split(lambda first, last: sampling.sample_grid(*fixed, first, last), x.shape[0] * places, work)
+    return narrowed(out, x.dtype)
 
 
 def _plain(grid: Array) -> np.dtype[Any]:
@@ -156,102 +182,6 @@ def affine_grid(theta: Array, size: Array, *, align_corners: int) -> Array:
         term = matrix[:, :, rank - 1 - axis] * places.astype(kind).reshape(-1, *(1,) * (rank - 1 - axis))
         total = np.add(total, term, out=np.moveaxis(grid, -1, 1) if axis == rank - 1 else None)
     return grid.astype(theta.dtype, copy=False)
-
-
-def non_max_suppression(
-    boxes: Array,
-    scores: Array,
-    max_output_boxes_per_class: Array | None = None,
-    iou_threshold: Array | None = None,
-    score_threshold: Array | None = None,
-    *,
-    center_point_box: int,
-) -> Array:
-    """NonMaxSuppression.
-
-    Args:
-        boxes: (batches, boxes, 4).
-        scores: (batches, classes, boxes).
-        max_output_boxes_per_class: one element of rank 0 or 1; left out or negative, it is 0.
-        iou_threshold: one element; 0 by default.
-        score_threshold: one element; by default no box is removed for its score. Both witnesses also remove a box that scores just
-            the threshold.
-        center_point_box: 0 for two corners (y1, x1, y2, x2), 1 for (x, y, width, height) with a centre.
-
-    Returns:
-        (selected boxes, 3): batch, class and box, by batch, by class and by falling score; of equal scores the first box wins.
-    """
-    if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.ndim != 3 or scores.shape[::2] != boxes.shape[:2]:
-        raise InvalidValueError(
-            f"boxes have the shape {list(boxes.shape)} and scores {list(scores.shape)}; allowed: [batches, boxes, 4] and "
-            "[batches, classes, boxes]"
-        )
-    if center_point_box not in (0, 1):
-        raise InvalidValueError(f"center_point_box is {center_point_box}; allowed: 0 and 1", attribute="center_point_box")
-    most = int(_single(max_output_boxes_per_class, "max_output_boxes_per_class", 0))
-    overlap = _single(iou_threshold, "iou_threshold", 0.0)
-    least = _single(score_threshold, "score_threshold", None)
-    selected: list[Array] = [np.empty((0, 3), np.int64)]
-    for batch in range(boxes.shape[0] if most > 0 else 0):
-        low, high = _corners(boxes[batch], bool(center_point_box))
-        for number, values in enumerate(scores[batch]):
-            candidates = np.arange(values.size) if least is None else np.flatnonzero(values > least)
-            candidates = candidates[np.argsort(-values[candidates], kind="stable")]
-            kept = _suppressed(low, high, candidates, most, overlap)
-            selected.append(np.array([[batch, number, box] for box in kept], np.int64).reshape(-1, 3))
-    return np.concatenate(selected)
-
-
-def _single(value: Array | None, what: str, default: Any) -> Any:
-    if value is None or not value.size:
-        return default
-    if value.size > 1:
-        raise InvalidValueError(f"{what} has {value.size} elements; allowed: 1")
-    return value.reshape(-1)[0]
-
-
-def _corners(boxes: Array, center_point_box: bool) -> tuple[Array, Array]:
-    """The lower and upper ends of the boxes, (2, boxes) each."""
-    first, second = np.ascontiguousarray(boxes.T).reshape(2, 2, -1)
-    if center_point_box:
-        return first - second / 2, first + second / 2
-    return np.minimum(first, second), np.maximum(first, second)
-
-
-_BLOCK = 256
-"""Candidates that are compared with each other at once."""
-
-
-def _suppressed(low: Array, high: Array, candidates: Array, most: int, overlap: Any) -> list[int]:
-    """The boxes that are kept, out of candidates in order of preference."""
-    kept: list[int] = []
-    for start in range(0, candidates.size, _BLOCK):
-        block = candidates[start : start + _BLOCK]
-        if kept:
-            block = block[~_overlapping(low, high, np.array(kept), block, overlap).any(axis=0)]
-        compatible = ~_overlapping(low, high, block, block, overlap)
-        np.fill_diagonal(compatible, False)
-        left = np.ones(block.size, np.bool_)
-        while left.any():
-            best = int(left.argmax())
-            kept.append(int(block[best]))
-            if len(kept) == most:
-                return kept
-            left &= compatible[best]
-    return kept
-
-
-def _overlapping(low: Array, high: Array, first: Array, second: Array, overlap: Any) -> Array:
-    """Whether each of the first boxes and each of the second ones share more of their union than ``overlap``."""
-    # take, and not an index among slices, whose result has its dimensions in another order in memory: 40 times slower to compare
-    low_1, high_1, low_2, high_2 = (np.take(ends, boxes, 1) for boxes in (first, second) for ends in (low, high))
-    sides = np.minimum(high_1[:, :, None], high_2[:, None]) - np.maximum(low_1[:, :, None], low_2[:, None])
-    width, height = np.maximum(sides, 0, out=sides)
-    shared = width * height
-    area_1, area_2 = (np.prod(high - low, axis=0) for low, high in ((low_1, high_1), (low_2, high_2)))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = shared / (area_1[:, None] + area_2 - shared)
-    return np.asarray((shared > 0) & (ratio > overlap))
 
 
 _PIXEL_FORMATS = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}

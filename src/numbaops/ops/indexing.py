@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from numbaops.dense import copied
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.ops._axes import normalized_axis, single_integer
+from numbaops.ops._elements import gathered, rows_combined, scattered
 from numbaops.ops._losses import negative_log_likelihood_loss, softmax_cross_entropy_loss
 from numbaops.ops._precision import narrowed, wide_dtype
 from numbaops.ops._sorting import top_k, top_k_by_attribute, unique
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
+from numbaops.runtime import memory
+from numbaops.runtime.threads import split
 
 _Function = Callable[..., Any]
 
@@ -35,11 +39,25 @@ def gather(axis: int = 0) -> _Function:
                 return data[(*_lead(axis, data.ndim), indices.item(), ...)]
             if axis == 0 and indices.size <= _FEW:
                 return data[indices]
-            return data.take(indices, axis)
+            return _taken(data, indices, axis)
         except IndexError:  # which NumPy's error for axes is as well
             raise _out_of_bounds(indices, data.shape[normalized_axis(axis, data.ndim)]) from None
 
     return call
+
+
+def _taken(data: Array, indices: Array, axis: int) -> Array:
+    """The slices of ``axis``; many rows are copied by several threads."""
+    nbytes = indices.size * data[:1].nbytes
+    if axis != 0 or not memory.recycles(nbytes) or data.dtype == object or indices.dtype.kind != "i":
+        return data.take(indices, axis)
+    size, rows = len(data), indices.reshape(-1)
+    if rows.min() < -size or rows.max() >= size:
+        raise IndexError
+    out = memory.empty((rows.size, *data.shape[1:]), data.dtype, nbytes)[0]
+    # indices are in range: "wrap" counts from the back, and writes into the result itself
+    split(lambda first, last: data.take(rows[first:last], 0, out[first:last], "wrap"), rows.size, 2 * nbytes // rows.size)
+    return out.reshape(*indices.shape, *data.shape[1:])
 
 
 def _lead(axis: int, rank: int) -> tuple[Any, ...]:
@@ -56,8 +74,10 @@ def gather_elements(axis: int = 0) -> _Function:
 
     def call(data: Array, indices: Array) -> Array:
         place = normalized_axis(axis, data.ndim)
+        places = _elements(data, indices, place)
         try:
-            return data[_elements(data, indices, place)]  # type: ignore[no-any-return]
+            found = gathered(data, indices, place)
+            return data[places] if found is None else found
         except IndexError:
             raise _out_of_bounds(indices, data.shape[place]) from None
 
@@ -128,7 +148,7 @@ def scatter_elements(axis: int = 0, reduction: str = "none") -> _Function:
                 f"updates has the shape {list(updates.shape)}; allowed: that of indices, {list(indices.shape)}", attribute="updates"
             )
         try:
-            return _scattered(data, places, updates, combine)
+            return _scattered(data, places, updates, combine, lambda out, new, name: scattered(out, indices, new, place, name))
         except IndexError:
             raise _out_of_bounds(indices, data.shape[place]) from None
 
@@ -144,15 +164,24 @@ def scatter_nd(reduction: str = "none") -> _Function:
         wanted = indices.shape[:-1] + data.shape[indices.shape[-1] :]
         if updates.shape != wanted:
             raise InvalidValueError(f"updates has the shape {list(updates.shape)}; allowed: {list(wanted)}", attribute="updates")
+
+        def by_rows(out: Array, new: Array, operation: str | None) -> bool:
+            if operation is None or not new.size or not out.flags.c_contiguous:
+                return False
+            sizes = data.shape[: len(places)]
+            rows = np.ravel_multi_index([np.where(each < 0, each + size, each) for each, size in zip(places, sizes, strict=True)], sizes)
+            return rows_combined(out, rows.reshape(-1), new, operation)
+
         try:
-            return _scattered(data, places, updates, combine)
-        except IndexError:
+            return _scattered(data, places, updates, combine, by_rows)
+        except (IndexError, ValueError):
             raise _outside(data, indices) from None
 
     return call
 
 
 _REDUCTIONS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+_NAMES: dict[np.ufunc, str] = {function: name for name, function in _REDUCTIONS.items() if function is not None}
 
 
 def _combiner(reduction: str) -> np.ufunc | None:
@@ -161,16 +190,27 @@ def _combiner(reduction: str) -> np.ufunc | None:
     return _REDUCTIONS[reduction]
 
 
-def _scattered(data: Array, places: tuple[Any, ...], updates: Array, combine: np.ufunc | None) -> Array:
+def _scattered(
+    data: Array,
+    places: tuple[Any, ...],
+    updates: Array,
+    combine: np.ufunc | None,
+    by_kernel: Callable[[Array, Array, str | None], bool],
+) -> Array:
+    """A copy with the updates, written by a kernel if one serves."""
     if combine is None:
-        out = data.copy()
-        out[places] = updates
+        out = copied(data)
+        if not by_kernel(out, updates, None):
+            out[places] = updates
         return out
     # one rounding for all updates of an element
-    out = data.astype(wide_dtype(data.dtype))
+    wide = wide_dtype(data.dtype)
+    out = data.astype(wide, order="C") if wide != data.dtype else copied(data)
     try:
         with np.errstate(all="ignore"):
-            combine.at(out, places, narrowed(updates, out.dtype))
+            new = narrowed(updates, out.dtype)
+            if not by_kernel(out, new, _NAMES[combine]):
+                combine.at(out, places, new)
             return narrowed(out, data.dtype)
     except TypeError:
         raise InvalidTypeError(f"elements of {data.dtype} cannot be reduced by {combine.__name__}", attribute="reduction") from None

@@ -16,103 +16,28 @@ from typing import Any
 import numpy as np
 
 from numbaops.errors import InvalidValueError
-from numbaops.ops._axes import axis_range, integers, normalized_axes, normalized_axis
-from numbaops.ops._padding import center_crop_pad, pad, pad_by_attributes
+from numbaops.ops._axes import axis_range, integers, normalized_axis
+from numbaops.ops._padding import Pad, center_crop_pad, pad_by_attributes
 from numbaops.ops._rearranging import depth_to_space, reverse_sequence, space_to_depth, trilu
+from numbaops.ops._shapes import (
+    ALL,
+    Reshape,
+    Squeeze,
+    Unsqueeze,
+    by_rank,
+    flatten,
+    known_integers,
+    reshape_to_attribute,
+    squeeze_by_attribute,
+    unsqueeze_by_attribute,
+)
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 
 _Function = Callable[..., Any]
-_ALL = slice(None)
 
 EXPAND_COPIES_BELOW = 1 << 14
 """Elements up to which Expand writes its result out: 0.4 us for a small one, where ``np.broadcast_to`` takes 2.4 us."""
-
-
-def reshape(allowzero: int = 0) -> _Function:
-    """Reshape: a view of the other shape, or a copy where strides cannot express it."""
-
-    def call(data: Array, shape: Array) -> Array:
-        return _reshaped(data, integers(shape, "shape"), allowzero)
-
-    return call
-
-
-def reshape_to_attribute(shape: Sequence[int] = (), consumed_inputs: Sequence[int] = ()) -> _Function:
-    """Reshape-1, whose shape is an attribute."""
-    return lambda data: _reshaped(data, list(shape), 0)
-
-
-def _reshaped(data: Array, shape: list[int], allowzero: int) -> Array:
-    dims = shape
-    if 0 in shape and not allowzero:
-        if 0 in shape[data.ndim :]:
-            raise InvalidValueError(
-                f"shape is {shape}, where a 0 stands for a dimension of the input, whose shape is {list(data.shape)}", attribute="shape"
-            )
-        dims = [size or data.shape[position] if position < data.ndim else size for position, size in enumerate(shape)]
-    try:
-        if min(dims, default=0) < -1:  # for which NumPy takes any negative number for a -1
-            raise ValueError
-        return data.reshape(dims)
-    except ValueError:
-        raise InvalidValueError(
-            f"shape is {shape} for an input of shape {list(data.shape)}; allowed: as many elements, and at most one -1", attribute="shape"
-        ) from None
-
-
-def flatten(axis: int) -> _Function:
-    """Flatten: a matrix whose rows are the dimensions before ``axis``."""
-
-    def call(data: Array) -> Array:
-        if not -data.ndim <= axis <= data.ndim:
-            raise InvalidValueError(f"axis is {axis}; allowed: {-data.ndim} to {data.ndim} for rank {data.ndim}", attribute="axis")
-        return data.reshape(math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))
-
-    return call
-
-
-def squeeze(data: Array, axes: Array | None = None) -> Array:
-    """Squeeze: without the given dimensions of size 1, or without all of them."""
-    return data.squeeze() if axes is None else _squeezed(data, tuple(integers(axes, "axes")))
-
-
-def squeeze_by_attribute(axes: Sequence[int] = ()) -> _Function:
-    """Squeeze before 13, whose axes are an attribute; an empty one counts as absent."""
-    if not axes:
-        return squeeze
-    fixed = tuple(axes)
-    return lambda data: _squeezed(data, fixed)
-
-
-def _squeezed(data: Array, axes: tuple[int, ...]) -> Array:
-    try:
-        return data.squeeze(axes)
-    except ValueError:
-        raise InvalidValueError(
-            f"axes are {list(axes)} for an input of shape {list(data.shape)}; allowed: dimensions of size 1, each once", attribute="axes"
-        ) from None
-
-
-def unsqueeze(data: Array, axes: Array) -> Array:
-    """Unsqueeze: with dimensions of size 1 inserted at the given axes of the result, in whatever order they come."""
-    return _unsqueezed(data, integers(axes, "axes"))
-
-
-def unsqueeze_by_attribute(axes: Sequence[int]) -> _Function:
-    """Unsqueeze before 13, whose axes are an attribute."""
-    fixed = list(axes)
-    return lambda data: _unsqueezed(data, fixed)
-
-
-def _unsqueezed(data: Array, axes: list[int]) -> Array:
-    if len(axes) == 1:
-        axis = normalized_axis(axes[0], data.ndim + 1)
-        return data.reshape(*data.shape[:axis], 1, *data.shape[axis:])
-    shape = list(data.shape)
-    for axis in sorted(normalized_axes(axes, data.ndim + len(axes))):
-        shape.insert(axis, 1)
-    return data.reshape(shape)
 
 
 def transpose(perm: Sequence[int] = ()) -> _Function:
@@ -205,45 +130,67 @@ def part_ends(lengths: list[int], size: int) -> list[int]:
 
 def parts(data: Array, axis: int, ends: Sequence[int]) -> list[Array]:
     """Views of the parts of ``data`` along ``axis`` that end there, each beginning where the one before ends."""
-    before = (_ALL,) * axis
+    before = (ALL,) * axis
     return [data[(*before, slice(start, end))] for start, end in zip((0, *ends), ends, strict=False)]
 
 
-def slice_(data: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None) -> Array:
+class Slice:
     """Slice: a view of every step-th element from start to end along the given axes, or along the first ones."""
-    first = integers(starts, "starts")
-    return _sliced(
-        data,
-        first,
-        integers(ends, "ends"),
-        range(len(first)) if axes is None else integers(axes, "axes"),
-        None if steps is None else integers(steps, "steps"),
-    )
+
+    def __call__(self, data: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None) -> Array:
+        """The output."""
+        first = integers(starts, "starts")
+        return _sliced(
+            data,
+            first,
+            integers(ends, "ends"),
+            range(len(first)) if axes is None else integers(axes, "axes"),
+            None if steps is None else integers(steps, "steps"),
+        )
+
+    def prepared(self, data: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> _Function | None:
+        """The same for known bounds. Where a step goes backward they depend on the shape, and nothing is prepared."""
+        given = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
+        known = {name: known_integers(values, name) for name, values in given.items() if values is not None}
+        first, last = known.get("starts"), known.get("ends")
+        if first is None or last is None or None in known.values():
+            return None
+        along, by = known.get("axes", range(len(first))), known.get("steps")
+        if along is None or not len(first) == len(last) == len(along) == len(along if by is None else by) or min(by or (1,)) < 1:
+            return None
+        return by_rank(lambda rank: _part_index((0,) * rank, first, last, along, by))
 
 
 def slice_by_attributes(starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] = ()) -> _Function:
     """Slice-1, whose bounds are attributes; empty axes count as absent."""
     along = axes or range(len(starts))
-    return lambda data: _sliced(data, starts, ends, along, None)
+    return by_rank(lambda rank: _part_index((0,) * rank, starts, ends, along, None))
 
 
 def _sliced(data: Array, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int] | None) -> Array:
+    return data[_part_index(data.shape, starts, ends, axes, steps)]  # type: ignore[no-any-return]
+
+
+def _part_index(
+    shape: tuple[int, ...], starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int] | None
+) -> tuple[Any, ...]:
+    """What to index an array of that shape with; lengths count only where a step goes backward."""
     if not len(starts) == len(ends) == len(axes) == len(axes if steps is None else steps):
         given = f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)}, steps {steps}"
         raise InvalidValueError(f"{given} are given; allowed: as many of each")
-    index: list[Any] = [_ALL] * data.ndim
+    if steps is not None and 0 in steps:
+        raise InvalidValueError(f"steps are {steps}; allowed: any but 0", attribute="steps")
+    index: list[Any] = [ALL] * len(shape)
     try:
         for number, axis in enumerate(axes):
             start, step = starts[number], None if steps is None else steps[number]
             if step is not None and step < 0:
                 # going backward, ONNX begins at the first element where NumPy finds none
-                start = max(start, -data.shape[axis])
+                start = max(start, -shape[axis])
             index[axis] = slice(start, ends[number], step)
-        return data[(*index, ...)]
     except IndexError:
-        raise InvalidValueError(f"axes are {list(axes)}; allowed: {axis_range(data.ndim)}", attribute="axes") from None
-    except ValueError:
-        raise InvalidValueError(f"steps are {steps}; allowed: any but 0", attribute="steps") from None
+        raise InvalidValueError(f"axes are {list(axes)}; allowed: {axis_range(len(shape))}", attribute="axes") from None
+    return (*index, ...)
 
 
 def expand(data: Array, shape: Array) -> Array:
@@ -311,21 +258,21 @@ _OF_TENSORS = (21, 23, 24, 25)  # the opsets that added element types to what mo
 
 LEAVES: tuple[Leaf, ...] = (
     Leaf("Reshape", (1,), reshape_to_attribute, aliases=True, bind=True),
-    Leaf("Reshape", (5, 13, 14, 19, *_OF_TENSORS), reshape, aliases=True, bind=True),
+    Leaf("Reshape", (5, 13, 14, 19, *_OF_TENSORS), Reshape, aliases=True, bind=True),
     Leaf("Flatten", (1, 9, 11, 13, *_OF_TENSORS), flatten, aliases=True, bind=True),
     Leaf("Squeeze", (1, 11), squeeze_by_attribute, aliases=True, bind=True),
-    Leaf("Squeeze", (13, *_OF_TENSORS), squeeze, aliases=True),
+    Leaf("Squeeze", (13, *_OF_TENSORS), Squeeze, aliases=True, bind=True),
     Leaf("Unsqueeze", (1, 11), unsqueeze_by_attribute, aliases=True, bind=True),
-    Leaf("Unsqueeze", (13, *_OF_TENSORS), unsqueeze, aliases=True),
+    Leaf("Unsqueeze", (13, *_OF_TENSORS), Unsqueeze, aliases=True, bind=True),
     Leaf("Transpose", (1, 13, *_OF_TENSORS), transpose, aliases=True, bind=True),
     Leaf("Concat", (1, 4, 11, 13), concat, bind=True),
     Leaf("Split", (1, 2, 11), split_by_attribute, aliases=True, bind=True),
     Leaf("Split", (13,), split_evenly, aliases=True, bind=True),
     Leaf("Split", (18,), split, aliases=True, bind=True),
     Leaf("Slice", (1,), slice_by_attributes, aliases=True, bind=True),
-    Leaf("Slice", (10, 11, 13), slice_, aliases=True),
+    Leaf("Slice", (10, 11, 13), Slice, aliases=True, bind=True),
     Leaf("Pad", (1, 2), pad_by_attributes, aliases=True, bind=True),
-    Leaf("Pad", (11, 13, 18, 19, *_OF_TENSORS), pad, aliases=True, bind=True),
+    Leaf("Pad", (11, 13, 18, 19, *_OF_TENSORS), Pad, aliases=True, bind=True),
     Leaf("Tile", (1,), tile_along),
     Leaf("Tile", (6, 13), tile),
     Leaf("Expand", (8, 13), expand, aliases=True),

@@ -17,7 +17,7 @@ import numpy as np
 
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.ops._axes import integers, normalized_axes
-from numbaops.ops._resampling import Array, as_output, cubic_weights, weighted_type
+from numbaops.ops._resampling import Array, Plan, Plans, Table, as_output, cubic_weights, resampled
 from numbaops.ops.leaf import Leaf
 
 
@@ -110,30 +110,10 @@ _NEAREST: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-def resize(
-    x: Array,
-    roi: Array | None = None,
-    scales: Array | None = None,
-    sizes: Array | None = None,
-    *,
-    mode: str,
-    coordinate_transformation_mode: str,
-    nearest_mode: str,
-    cubic_coeff_a: float,
-    exclude_outside: int,
-    extrapolation_value: float,
-    antialias: int = 0,
-    axes: Sequence[int] | None = None,
-    keep_aspect_ratio_policy: str = "stretch",
-    fractional_corners: bool = False,
-) -> Array:
+class Resize:
     """Resize of opset 11 to 18.
 
     Args:
-        x: any rank; any type with mode ``nearest``, else any but string.
-        roi: starts, then ends, of each axis in ``axes``.
-        scales: of each axis in ``axes``; empty counts as left out.
-        sizes: the output's, of each axis in ``axes``; empty counts as left out.
         mode: ``nearest``, ``linear`` or ``cubic``.
         coordinate_transformation_mode: what an output position means in the input.
         nearest_mode: how ``nearest`` rounds.
@@ -144,43 +124,68 @@ def resize(
         axes: all by default.
         keep_aspect_ratio_policy: ``stretch``, ``not_larger`` or ``not_smaller``.
         fractional_corners: whether ``align_corners`` takes the output's length as it was before it became an integer.
-
-    Returns:
-        An array of x's type. Integers are rounded, halves to even, as onnx.reference has it; the text is silent.
     """
-    _check_choice("mode", mode, ("nearest", "linear", "cubic"))
-    _check_choice("coordinate_transformation_mode", coordinate_transformation_mode, tuple(_COORDINATES))
-    _check_choice("nearest_mode", nearest_mode, tuple(_NEAREST))
-    if antialias and mode == "nearest":
-        raise InvalidValueError("antialias is set for mode 'nearest'; allowed: modes 'linear' and 'cubic'", attribute="antialias")
-    numbers = range(x.ndim) if axes is None else normalized_axes(axes, x.ndim)
-    crop = coordinate_transformation_mode == "tf_crop_and_resize"
-    regions = _regions(roi, len(numbers)) if crop else [(0.0, 1.0)] * len(numbers)
-    plan = _with_regions(_planned(x.shape, numbers, scales, sizes, keep_aspect_ratio_policy), regions)
-    if not plan:
-        return x
-    transform = _COORDINATES[coordinate_transformation_mode]
-    if fractional_corners and transform is _align_corners:
-        transform = _align_fractional_corners
-    coordinates = {each.axis: transform(np.arange(each.resized, dtype=np.float64), each) for each in plan}
-    if mode == "nearest":
-        rounding = _NEAREST[nearest_mode]
-        y = _nearest(x, [(each, rounding(coordinates[each.axis])) for each in plan])
-    else:
-        y = x.astype(weighted_type(x.dtype, mode), copy=False)
-        for each in plan:
-            index, weights = _samples(coordinates[each.axis], each, mode, cubic_coeff_a, bool(antialias), bool(exclude_outside))
-            y = _weighted(y, each, index, weights)
-    if crop:
-        y = _extrapolated(y, x, {each.axis: _outside(coordinates[each.axis], each) for each in plan}, extrapolation_value)
-    return y if mode == "nearest" else _rounded(y, x.dtype)
+
+    def __init__(
+        self,
+        *,
+        mode: str,
+        coordinate_transformation_mode: str,
+        nearest_mode: str,
+        cubic_coeff_a: float,
+        exclude_outside: int,
+        extrapolation_value: float,
+        antialias: int = 0,
+        axes: Sequence[int] | None = None,
+        keep_aspect_ratio_policy: str = "stretch",
+        fractional_corners: bool = False,
+    ) -> None:
+        self._mode, self._transformation, self._nearest_mode = mode, coordinate_transformation_mode, nearest_mode
+        self._a, self._antialias, self._exclude_outside = cubic_coeff_a, bool(antialias), bool(exclude_outside)
+        self._value, self._axes, self._policy, self._fractional = extrapolation_value, axes, keep_aspect_ratio_policy, fractional_corners
+        self._plans = Plans(self._plan)
+
+    def __call__(self, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None) -> Array:
+        """The output.
+
+        Args:
+            x: any rank; any type with mode ``nearest``, else any but string.
+            roi: starts, then ends, of each axis in ``axes``.
+            scales: of each axis in ``axes``; empty counts as left out.
+            sizes: the output's, of each axis in ``axes``; empty counts as left out.
+
+        Returns:
+            An array of x's type. Integers are rounded, halves to even, as onnx.reference has it; the text is silent.
+        """
+        plan = self._plans.of(x.shape, roi, scales, sizes)
+        y = resampled(x, plan.tables, self._mode)
+        return _extrapolated(y, plan.outside, self._value, self._mode) if plan.outside else y
+
+    def _plan(self, shape: tuple[int, ...], roi: Array | None, scales: Array | None, sizes: Array | None) -> Plan:
+        mode = self._mode
+        _check_choice("mode", mode, ("nearest", "linear", "cubic"))
+        _check_choice("coordinate_transformation_mode", self._transformation, tuple(_COORDINATES))
+        _check_choice("nearest_mode", self._nearest_mode, tuple(_NEAREST))
+        if self._antialias and mode == "nearest":
+            raise InvalidValueError("antialias is set for mode 'nearest'; allowed: modes 'linear' and 'cubic'", attribute="antialias")
+        numbers = range(len(shape)) if self._axes is None else normalized_axes(self._axes, len(shape))
+        crop = self._transformation == "tf_crop_and_resize"
+        regions = _regions(roi, len(numbers)) if crop else [(0.0, 1.0)] * len(numbers)
+        axes = _with_regions(_planned(shape, numbers, scales, sizes, self._policy), regions)
+        transform = _COORDINATES[self._transformation]
+        if self._fractional and transform is _align_corners:
+            transform = _align_fractional_corners
+        coordinates = {each.axis: transform(np.arange(each.resized, dtype=np.float64), each) for each in axes}
+        if mode == "nearest":
+            tables = [_nearest(each, _NEAREST[self._nearest_mode](coordinates[each.axis])) for each in axes]
+        else:
+            shared = mode, self._a, self._antialias, self._exclude_outside
+            tables = [_samples(coordinates[each.axis], each, *shared) for each in axes]
+        outside = {each.axis: _outside(coordinates[each.axis], each) for each in axes} if crop else {}
+        return Plan(tuple(tables), outside if any(mask.any() for mask in outside.values()) else {})
 
 
-def _rounded(y: Array, dtype: np.dtype[Any]) -> Array:
-    return as_output(np.rint(y) if dtype.kind in "iu" else y, dtype)
-
-
-resize_19 = functools.partial(resize, fractional_corners=True)
+resize_19 = functools.partial(Resize, fractional_corners=True)
 """Resize of opset 19, which brought the fractional length; onnx's node cases have it for ``align_corners`` too."""
 
 
@@ -255,14 +260,16 @@ def _with_regions(plan: list[_Axis], regions: list[tuple[float, float]]) -> list
     return sorted(found, key=lambda each: each.resized / max(each.length, 1))
 
 
-def _nearest(x: Array, indices: Sequence[tuple[_Axis, Array]]) -> Array:
-    for each, index in indices:
-        x = np.take(x, np.clip(index, 0, max(each.length - 1, 0)).astype(np.intp), each.axis)
-    return x
+def _nearest(axis: _Axis, index: Array) -> Table:
+    return Table(axis.axis, _within(axis, index)[None])
 
 
-def _samples(x: Array, axis: _Axis, mode: str, a: float, antialias: bool, exclude_outside: bool) -> tuple[Array, Array]:
-    """The elements around each coordinate and their weights, both of shape (output's length, number of samples).
+def _within(axis: _Axis, index: Array) -> Array:
+    return np.clip(index, 0, max(axis.length - 1, 0)).astype(np.int64)
+
+
+def _samples(x: Array, axis: _Axis, mode: str, a: float, antialias: bool, exclude_outside: bool) -> Table:
+    """The elements around each coordinate and their weights.
 
     Without a stretch these are the textbook 2 and 4 neighbours.
     """
@@ -276,79 +283,86 @@ def _samples(x: Array, axis: _Axis, mode: str, a: float, antialias: bool, exclud
     if exclude_outside or antialias:
         total = weights.sum(1, keepdims=True)
         weights = weights / np.where(total == 0, 1.0, total)
-    return np.clip(index, 0, max(axis.length - 1, 0)).astype(np.intp), weights
-
-
-def _weighted(x: Array, axis: _Axis, index: Array, weights: Array) -> Array:
-    """The weighted sums along an axis, one sample of all outputs at a time."""
-    weights = weights.astype(x.real.dtype, copy=False)
-    along = (-1,) + (1,) * (x.ndim - 1 - axis.axis)
-    total: Array | None = None
-    for sample in range(index.shape[1]):
-        part = np.take(x, index[:, sample], axis.axis)
-        part *= weights[:, sample].reshape(along)
-        if total is None:
-            total = part
-        else:
-            total += part
-    return x if total is None else total
+    return Table(axis.axis, np.ascontiguousarray(_within(axis, index).T), np.ascontiguousarray(weights.T))
 
 
 def _outside(x: Array, axis: _Axis) -> Array:
     return (x < 0) | (x > axis.length - 1)
 
 
-def _extrapolated(y: Array, x: Array, outside: Mapping[int, Array], value: float) -> Array:
-    if not any(mask.any() for mask in outside.values()):
-        return y
-    if x.dtype.kind in "OUS":
+def _extrapolated(y: Array, outside: Mapping[int, Array], value: float, mode: str) -> Array:
+    """With the value at what lies outside of the input along any axis."""
+    if y.dtype.kind in "OUS":
         raise InvalidTypeError("extrapolation_value is no string, and roi leaves the input", attribute="extrapolation_value")
+    filler: Any = value
+    if mode != "nearest" and y.dtype.kind in "iub":  # as weighted sums are
+        filler = as_output(np.asarray(np.rint(value) if y.dtype.kind in "iu" else value), y.dtype)
     for axis, mask in outside.items():
-        y[(slice(None),) * axis + (mask,)] = value
+        y[(slice(None),) * axis + (mask,)] = filler
     return y
 
 
-def resize_10(x: Array, scales: Array, *, mode: str) -> Array:
+class _Asymmetric:
+    """Coordinates that are those of the input times the scales; ``nearest`` rounds down, or up along an axis that shrinks.
+
+    Args:
+        mode: ``nearest`` or ``linear``.
+        least: the least scale that is allowed.
+    """
+
+    def __init__(self, mode: str, least: float = 0.0) -> None:
+        self._mode, self._least = mode, least
+        self._plans = Plans(self._plan)
+
+    def __call__(self, x: Array, scales: Array) -> Array:
+        """The output."""
+        return resampled(x, self._plans.of(x.shape, scales).tables, self._mode)
+
+    def _plan(self, shape: tuple[int, ...], scales: Array) -> Plan:
+        scaled = _scaled(shape, range(len(shape)), scales, self._least)
+        _check_choice("mode", self._mode, ("nearest", "linear", "bilinear", "trilinear"))
+        axes = _with_regions(scaled, [(0.0, 1.0)] * len(scaled))
+        coordinates = [each.unscaled(np.arange(each.resized, dtype=np.float64)) for each in axes]
+        if self._mode == "nearest":
+            tables = [_nearest(each, (np.ceil if each.scale < 1 else np.floor)(c)) for each, c in zip(axes, coordinates, strict=True)]
+        else:
+            tables = [_samples(c, each, "linear", 0.0, False, False) for each, c in zip(axes, coordinates, strict=True)]
+        return Plan(tuple(tables), {})
+
+
+def resize_10(*, mode: str) -> Callable[[Array, Array], Array]:
     """Resize of opset 10: asymmetric; ``nearest`` rounds down, or up along an axis that shrinks, as the node cases of its time have it."""
-    return _asymmetric(x, _scaled(x.shape, range(x.ndim), scales), mode)
+    return _Asymmetric(mode)
 
 
-def upsample(x: Array, scales: Any, *, mode: str) -> Array:
+def upsample(*, mode: str) -> Callable[[Array, Array], Array]:
     """Upsample of opset 9 and 10: asymmetric; ``nearest`` rounds down."""
-    return _asymmetric(x, _scaled(x.shape, range(x.ndim), scales, least=1.0), mode)
+    return _Asymmetric(mode, least=1.0)
 
 
-def upsample_7(x: Array, *, scales: Sequence[float], mode: str) -> Array:
+def upsample_7(*, scales: Sequence[float], mode: str) -> Callable[[Array], Array]:
     """Upsample of opset 7: the scales are an attribute."""
-    return upsample(x, scales, mode=mode)
+    call, factors = upsample(mode=mode), np.array(scales)
+    return lambda x: call(x, factors)
 
 
-def upsample_1(x: Array, *, height_scale: float, width_scale: float, mode: str) -> Array:
+def upsample_1(*, height_scale: float, width_scale: float, mode: str) -> Callable[[Array], Array]:
     """Upsample of opset 1: height and width of a 4-D tensor."""
-    if x.ndim != 4:
-        raise InvalidValueError(f"the input has rank {x.ndim}; allowed: 4")
-    return upsample(x, [1.0, 1.0, height_scale, width_scale], mode=mode)
+    resized = upsample_7(scales=(1.0, 1.0, height_scale, width_scale), mode=mode)
 
+    def call(x: Array) -> Array:
+        if x.ndim != 4:
+            raise InvalidValueError(f"the input has rank {x.ndim}; allowed: 4")
+        return resized(x)
 
-def _asymmetric(x: Array, plan: list[_Axis], mode: str) -> Array:
-    _check_choice("mode", mode, ("nearest", "linear", "bilinear", "trilinear"))
-    plan = _with_regions(plan, [(0.0, 1.0)] * len(plan))
-    if not plan:
-        return x
-    coordinates = [each.unscaled(np.arange(each.resized, dtype=np.float64)) for each in plan]
-    if mode == "nearest":
-        return _nearest(x, [(each, (np.ceil if each.scale < 1 else np.floor)(c)) for each, c in zip(plan, coordinates, strict=True)])
-    y = x.astype(weighted_type(x.dtype, mode), copy=False)
-    for each, coordinate in zip(plan, coordinates, strict=True):
-        y = _weighted(y, each, *_samples(coordinate, each, "linear", 0.0, False, False))
-    return _rounded(y, x.dtype)
+    return call
 
 
 LEAVES: tuple[Leaf, ...] = (
-    Leaf("Resize", (11, 13, 18), resize, aliases=True),
-    Leaf("Resize", (19,), resize_19, aliases=True),
-    Leaf("Resize", (10,), resize_10, aliases=True),
-    Leaf("Upsample", (9, 10), upsample, aliases=True),
-    Leaf("Upsample", (7,), upsample_7, aliases=True),
-    Leaf("Upsample", (1,), upsample_1, aliases=True),
+    Leaf("Resize", (11, 13, 18), Resize, aliases=True, bind=True),
+    Leaf("Resize", (19,), resize_19, aliases=True, bind=True),
+    Leaf("Resize", (10,), resize_10, aliases=True, bind=True),
+    Leaf("Upsample", (9, 10), upsample, aliases=True, bind=True),
+    Leaf("Upsample", (7,), upsample_7, aliases=True, bind=True),
+    Leaf("Upsample", (1,), upsample_1, aliases=True, bind=True),
 )
