@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from numbaops.kernels.vectors import LANES, copy_even, copy_line, row_1, row_2, row_3, row_4
+from numbaops.kernels.vectors import LANES, copy_even_part, copy_part, row_1, row_2, row_3, row_4
 from numbaops.runtime.jit import kernel
 
 _FLOATS, _INTS = "float32[::1]", "int64[::1]"
@@ -26,34 +26,31 @@ def finish(out: Any, at: int, length: int, residual: Any, low: Any, high: Any) -
 
 
 @kernel(f"void({_FLOATS}, int64, {_INTS}, int64, int64, int64, {_INTS}, int64, {_FLOATS})")
-def _pad(x: Any, at: int, rows: Any, width: int, begin: int, stride: int, phases: Any, cells: int, out: Any) -> None:
-    """A plane with pads, and with the phases of strides apart: each cell of a kernel sees the elements of a row of windows in one line."""
-    zero = np.float32(0)
-    for row in range(rows.size):
-        for phase in range(phases.size):
+def _lay_out(x: Any, at: int, rows: Any, width: int, begin: int, stride: int, phases: Any, cells: int, out: Any) -> None:
+    """A plane between its pads, which stay as they are, and with the phases of strides apart.
+
+    So each cell of a kernel sees the elements of a row of windows in one line.
+    """
+    for phase in range(phases.size):
+        start = phases[phase] - begin
+        low = min(cells, max(0, -(start // stride)))
+        high = max(low, min(cells, (width - 1 - start) // stride + 1))
+        for row in range(rows.size):
+            if rows[row] < 0:
+                continue
             place = (row * phases.size + phase) * cells
-            start = phases[phase] - begin
-            low, high = cells, cells
-            if rows[row] >= 0:
-                low = min(cells, max(0, -(start // stride)))
-                high = max(low, min(cells, (width - 1 - start) // stride + 1))
             source = at + rows[row] * width + start
-            for cell in range(low):
-                out[place + cell] = zero
             cell = low
             if stride <= 2:
-                # what is written behind the end is overwritten, or of no plane
                 while cell < high and source + stride * (cell + LANES) <= x.size:
                     if stride == 1:
-                        copy_line(out, place + cell, x, source + cell)
+                        copy_part(out, place + cell, x, source + cell, high - cell)
                     else:
-                        copy_even(out, place + cell, x, source + 2 * cell)
+                        copy_even_part(out, place + cell, x, source + 2 * cell, high - cell)
                     cell += LANES
             while cell < high:
                 out[place + cell] = x[source + cell * stride]
                 cell += 1
-            for cell in range(high, cells):
-                out[place + cell] = zero
 
 
 @kernel(f"void(int64, {_FLOATS}, int64, {_FLOATS}, int64, {_INTS}, int64, {_FLOATS}, int64, {_FLOATS}, int64, int64)")
@@ -124,8 +121,7 @@ def convolve_planes(
         first: the output plane to begin with.
         last: the output plane to end before.
     """
-    padded = np.empty(rows.size * phases.size * cells + 6 * LANES, np.float32)
-    padded[rows.size * phases.size * cells :] = np.float32(0)
+    padded = np.zeros(rows.size * phases.size * cells + 6 * LANES, np.float32)
     scratch = np.empty(LANES, np.float32)
     size = starts.size * windows
     limit = last * size  # behind it is what another thread writes
@@ -134,7 +130,7 @@ def convolve_planes(
         image, channel = number // channels, number % channels
         source = image * (channels // multiplier) + channel // multiplier
         if source != held:
-            _pad(x, source * plane, rows, width, begin, stride, phases, cells, padded)
+            _lay_out(x, source * plane, rows, width, begin, stride, phases, cells, padded)
             held = source
         weight, target = channel * taps.size, number * size
         row = 0
