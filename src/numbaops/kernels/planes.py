@@ -15,14 +15,16 @@ _FLOATS, _INTS = "float32[::1]", "int64[::1]"
 @kernel(f"void({_FLOATS}, int64, int64, {_FLOATS}, float32, float32)")
 def finish(out: Any, at: int, length: int, residual: Any, low: Any, high: Any) -> None:
     """What comes after the sums: another summand, if there is one, and limits; NaN stays."""
+    line = out[at : at + length]  # of a slice no index is negative, so that LLVM makes vectors
     if residual.size:
-        for place in range(at, at + length):
-            out[place] += residual[place]
+        added = residual[at : at + length]
+        for place in range(length):
+            line[place] += added[place]
     if low > -np.inf or high < np.inf:
-        for place in range(at, at + length):
-            number = out[place]
+        for place in range(length):
+            number = line[place]
             number = low if number < low else number
-            out[place] = high if number > high else number
+            line[place] = high if number > high else number
 
 
 @kernel(f"void({_FLOATS}, int64, {_INTS}, int64, int64, int64, {_INTS}, int64, {_FLOATS})")
@@ -71,7 +73,7 @@ def _lines(
 
 @kernel(
     f"void({_FLOATS}, int64, {_INTS}, int64, int64, int64, {_INTS}, int64, {_INTS}, {_INTS}, int64, {_FLOATS}, {_FLOATS}, {_FLOATS}, "
-    f"{_FLOATS}, float32, float32, int64, int64, int64, int64)"
+    f"{_FLOATS}, float64, float64, int64, int64, int64, int64)"
 )
 def convolve_planes(
     x: Any,
@@ -121,6 +123,7 @@ def convolve_planes(
         first: the output plane to begin with.
         last: the output plane to end before.
     """
+    least, most = np.float32(low), np.float32(high)
     padded = np.zeros(rows.size * phases.size * cells + 6 * LANES, np.float32)
     scratch = np.empty(LANES, np.float32)
     size = starts.size * windows
@@ -158,10 +161,10 @@ def convolve_planes(
                         out[place + column + lane] = scratch[lane]
                 column += vectors * LANES
             row += 1
-        finish(out, target, size, residual, low, high)
+        finish(out, target, size, residual, least, most)
 
 
-@kernel(f"void({_FLOATS}, {_FLOATS}, {_FLOATS}, float32, float32, int64, {_FLOATS}, int64, int64)")
+@kernel(f"void({_FLOATS}, {_FLOATS}, {_FLOATS}, float64, float64, int64, {_FLOATS}, int64, int64)")
 def scale_planes(x: Any, scale: Any, shift: Any, low: float, high: float, plane: int, out: Any, first: int, last: int) -> None:
     """Planes times the factor of their channel, plus its summand, within limits; NaN stays.
 
@@ -176,9 +179,11 @@ def scale_planes(x: Any, scale: Any, shift: Any, low: float, high: float, plane:
         first: the plane to begin with.
         last: the plane to end before.
     """
+    least, most = np.float32(low), np.float32(high)
     for number in range(first, last):
         factor, summand = scale[number % scale.size], shift[number % scale.size]
-        for place in range(number * plane, number * plane + plane):
-            result = x[place] * factor + summand
-            result = low if result < low else result
-            out[place] = high if result > high else result
+        given, line = x[number * plane : (number + 1) * plane], out[number * plane : (number + 1) * plane]
+        for place in range(plane):
+            result = given[place] * factor + summand
+            result = least if result < least else result
+            line[place] = most if result > most else result
