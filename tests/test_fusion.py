@@ -260,7 +260,7 @@ CHANGING = [
 @pytest.mark.parametrize("text", CHANGING)
 def test_variants_for_shapes_keep_the_chains(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are plans of plans: what stands for several nodes already is taken as it is."""
-    monkeypatch.setattr("numbaops.engine.blocks.LARGE", 1)
+    monkeypatch.setattr("numbaops.engine.chains.LARGE", 1)
     numbers = ", ".join(str(number) for number in np.linspace(0.5, 2, 12))
     weights = ", ".join(str(number) for number in np.linspace(-1, 1, 144))
     constants = f"<float[12] s = {{{numbers}}}, float[12,12,1,1] w = {{{weights}}}>"

@@ -480,12 +480,15 @@ def test_loading_kernels_touches_no_cache(tmp_path: Path) -> None:
 def test_warm_up_compiles_all_signatures_and_tells(warm: tuple[Path, Any]) -> None:
     folder, said = warm
     total = len(said["calls"]) - 1
-    assert said["result"] == [total, 0]
+    compiled, cached = said["result"]
+    assert compiled + cached == total
+    assert cached < total // 20  # some are parts of others, and compiled with them
     assert said["calls"][-1] == [total, total, ""]
     assert [(done, all_) for done, all_, _ in said["calls"]] == [(number, total) for number in range(total + 1)]
     assert {name for _, _, name in said["calls"][:-1]} >= {"fill", "stream", "write_diagonal", "pack", "unpack", "fill_packed"}
-    names = ("filling", "diagonal", "bits", "floats", "matrices", "planes", "products", "quantization", "windows")
-    assert set(said["modules"]) == {f"numbaops.kernels.{name}" for name in names}
+    folder_of_kernels = Path(numbaops.__file__).with_name("kernels")
+    names = {path.stem for path in folder_of_kernels.glob("*.py") if "\n@kernel(f\"" in (text := path.read_text()) or '\n@kernel("' in text}
+    assert set(said["modules"]) >= {f"numbaops.kernels.{name}" for name in names}
     assert len(files(folder)) >= total
 
 
@@ -496,7 +499,7 @@ def test_warm_up_again_in_the_same_process_compiles_nothing(warm: tuple[Path, An
 
 def test_warm_up_in_a_second_process_finds_all(warm: tuple[Path, Any]) -> None:
     folder, said = warm
-    assert run("print(json.dumps(jit.warm_up()))", NUMBAOPS_CACHE_DIR=folder) == said["result"][::-1]
+    assert run("print(json.dumps(jit.warm_up()))", NUMBAOPS_CACHE_DIR=folder) == [0, sum(said["result"])]
 
 
 def test_warm_up_without_the_jit_has_nothing_to_do(tmp_path: Path) -> None:

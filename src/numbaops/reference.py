@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +18,7 @@ from numbaops.engine.compat import symbol_bindings
 from numbaops.engine.explain import explained
 from numbaops.engine.graph import LoadedGraph
 from numbaops.engine.load import InvalidModelError, Source
+from numbaops.engine.passes import Passes
 from numbaops.engine.plan import Budget, Plan
 from numbaops.engine.profile import NodeProfile, Profile
 from numbaops.engine.steps import Watch, execute
@@ -40,6 +41,7 @@ _DEFAULTS = {
     "fold_budget": FOLD_BUDGET,
     "profile": False,
     "exact": False,
+    "without": (),
 }
 
 
@@ -66,7 +68,10 @@ class ReferenceEvaluator(LoadedGraph):
         fold_budget: bytes that values may hold which depend on constants only; what fits is computed in the first run, once for all.
         profile: note the time and the bytes of every node, for :meth:`profile`.
         exact: give each node's own result to the bit. Otherwise what scales and shifts the channels of a convolution may go into its
-            weights, and 16-bit floats may be rounded once for several nodes.
+            weights, 16-bit floats may be rounded once for several nodes, and functions such as tanh may differ in the last digit
+            between arrays of different sizes.
+        without: passes that plans leave out, of ``fold``, ``share``, ``fuse``, ``chain``, ``shapes`` and ``in_place``; to find out what
+            one of them does.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -88,6 +93,7 @@ class ReferenceEvaluator(LoadedGraph):
         fold_budget: int = FOLD_BUDGET,
         profile: bool = False,
         exact: bool = False,
+        without: Collection[str] = (),
     ) -> None:
         given = set(self.__dict__)  # by a subclass, before it called this
         self._arguments: dict[str, Any] = {
@@ -101,6 +107,7 @@ class ReferenceEvaluator(LoadedGraph):
             "fold_budget": fold_budget,
             "profile": profile,
             "exact": exact,
+            "without": without,
         }
         if not isinstance(fold_budget, (int, np.integer)) or isinstance(fold_budget, bool) or fold_budget < 0:
             raise InvalidValueError(f"fold_budget is {fold_budget!r}; allowed: an integer from 0 on", attribute="fold_budget")
@@ -108,7 +115,8 @@ class ReferenceEvaluator(LoadedGraph):
         if check_shape_annotations:
             symbol_bindings()
         budget, times = Budget(int(fold_budget)), Profile() if profile else None
-        loading: dict[str, Any] = {"verbose": verbose, "strict": strict, "budget": budget, "profile": times, "exact": exact}
+        loading: dict[str, Any] = {"verbose": verbose, "strict": strict, "budget": budget, "profile": times}
+        loading["passes"] = Passes.of(without, exact)
         super().__init__(proto, opsets, functions, new_ops or (), **loading)
         self._prepare()
         self._own_fields = frozenset((*self.__dict__, *_COMPUTED, "_own_fields")) - given
@@ -131,7 +139,7 @@ class ReferenceEvaluator(LoadedGraph):
         if plan is None:
             constants = {name: value for name, value in self.rt_inits_.items() if name not in given}
             inputs, texts = (*self._required, *given), self._texts
-            options: Any = {"budget": self._budget, "graph": not self._nested, "texts": texts, "exact": self._exact}
+            options: Any = {"budget": self._budget, "graph": not self._nested, "texts": texts, "passes": self._passes}
             plan = Plan(self.steps, inputs, outputs, constants, **options)
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
@@ -157,7 +165,7 @@ class ReferenceEvaluator(LoadedGraph):
 
     def _body_plan(self, names: Sequence[str], known: Mapping[str, Any]) -> Plan:
         constants = {name: value for name, value in self.rt_inits_.items() if name not in self.input_names_}
-        return Plan(self.steps, names, self.output_names_, {**constants, **known}, budget=self._budget, graph=False, exact=self._exact)
+        return Plan(self.steps, names, self.output_names_, {**constants, **known}, budget=self._budget, graph=False, passes=self._passes)
 
     def _log_arg(self, a: Any) -> Any:
         try:

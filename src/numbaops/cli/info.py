@@ -204,6 +204,7 @@ def _compile_for(path: Path, dims: Sequence[str]) -> int:
         for number in range(1, _RUNS + 1):
             step(f"run {number} of {_RUNS}")
             evaluator.run(None, dict(feeds))
+        jit.Later.wait()
         return jit.compiled() - before
 
 

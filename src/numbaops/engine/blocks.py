@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextvars
 import math
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from numbaops.engine.steps import Fast, Step
 from numbaops.engine.values import mixed
-from numbaops.ops._maps import of_halves
 from numbaops.runtime import memory
 from numbaops.runtime.threads import split
 
@@ -24,120 +21,31 @@ Kind = tuple[np.dtype[Any], tuple[int, ...]]
 BLOCK = 1 << 18
 """Bytes of a block: a few of them fit into the second cache, and NumPy takes longer for it than Python to ask for it."""
 
-LARGE = 1 << 23
-"""Bytes from which an array is run over in blocks: 0.4 of the time at 16 MiB, but 1.3 at 4 MiB, where it stays in the cache anyway."""
-
-_LEAST = 2
-"""Nodes from which a chain is worth it."""
-
-
-def chains(
-    steps: Sequence[Step],
-    live: Sequence[int],
-    outputs: Sequence[str],
-    constants: Mapping[str, Any],
-    seen: Mapping[str, Kind],
-) -> dict[int, tuple[Step, list[int]]]:
-    """The chains among steps, for values of known shapes and types; and steps for whose types something faster than NumPy serves.
-
-    Args:
-        steps: all steps.
-        live: the positions of those that run.
-        outputs: names of the values that are wanted after them.
-        constants: values that never change.
-        seen: the dtype and the shape of each other value.
-
-    Returns:
-        For the last position of each chain, or the one of a step, the step that takes its place, and the positions of the others.
-    """
-    takers: dict[str, set[int]] = defaultdict(set)
-    for position in live:
-        for name in (*steps[position].inputs, *steps[position].captured):
-            takers[name].add(position)
-    for name in outputs:
-        takers[name].add(-1)
-    kinds = dict(seen)
-    kinds.update((name, (value.dtype, value.shape)) for name, value in constants.items() if isinstance(value, np.ndarray))
-    links = {}
-    for position in live:
-        link = _link(steps[position], kinds)
-        if link is not None:
-            links[position] = link
-    found: dict[int, tuple[Step, list[int]]] = {}
-    taken: set[int] = set()
-    for position in links:
-        if position in taken:
-            continue
-        positions = [position]
-        while True:
-            value = steps[positions[-1]].outputs[0]
-            (after,) = takers[value] if len(takers[value]) == 1 else {-1}
-            if after not in links or after in taken or kinds[steps[after].outputs[0]][1] != kinds[value][1]:
-                break
-            positions.append(after)
-        taken.update(positions)
-        if len(positions) < _LEAST:
-            continue
-        found[positions[-1]] = _step([steps[each] for each in positions], [links[each] for each in positions], kinds), positions[:-1]
-    chained = {each for last, (_, others) in found.items() for each in (last, *others)}
-    for position in live:
-        step = steps[position]
-        function = _of_halves(step, kinds) if position not in chained else None
-        if function is not None:
-            found[position] = replace(step, fast=replace(step.fast, function=function, ufunc=None, arrays=True)), []
-    return found
-
-
-def _of_halves(step: Step, kinds: Mapping[str, Kind]) -> Callable[..., Any] | None:
-    """What serves in the place of a NumPy function for the 16-bit floats that a step takes; None if that function does."""
-    if step.fast.ufunc is None or len(step.outputs) != 1 or any(name not in kinds for name in (*step.inputs, *step.outputs)):
-        return None
-    dtype, shape = kinds[step.outputs[0]]
-    if any(kinds[name][0] != dtype for name in step.inputs):
-        return None
-    return of_halves(step.fast.ufunc, dtype, math.prod(shape))
-
 
 @dataclass(frozen=True)
-class _Link:
-    """One node of a chain: the function, whether it is NumPy's own, and the names of its inputs."""
+class Link:
+    """One node of a chain.
+
+    Attributes:
+        function: what it calls.
+        ufunc: whether that is NumPy's own.
+        formula: the same as an expression, see :mod:`.formulas`; None if there is none.
+        inputs: names of its inputs.
+        output: the name of its output.
+    """
 
     function: Callable[..., Any]
     ufunc: bool
+    formula: str | None
     inputs: tuple[str, ...]
+    output: str
 
 
-def _link(step: Step, kinds: Mapping[str, Kind]) -> _Link | None:
-    if step.fast.compound or step.kind != "numbaops" or len(step.outputs) != 1 or step.outputs[0] not in kinds:
-        return None
-    dtype, shape = kinds[step.outputs[0]]
-    if math.prod(shape) * dtype.itemsize < LARGE:
-        return None
-    names = [name for name in step.inputs if name]
-    if not step.fast.elementwise or "" in step.inputs or any(name not in kinds for name in names):
-        return None
-    if np.broadcast_shapes(*(kinds[name][1] for name in names)) != shape:
-        return None
-    halves = _of_halves(step, kinds)
-    return _Link(halves or step.fast.function, halves is None and step.fast.ufunc is not None, step.inputs)
-
-
-def _step(steps: Sequence[Step], links: Sequence[_Link], kinds: Mapping[str, Kind]) -> Step:
-    """The step that takes the place of a chain."""
-    inner = {step.outputs[0] for step in steps[:-1]}
-    inputs = tuple(dict.fromkeys(name for link in links for name in link.inputs if name not in inner))
-    dtype, shape = kinds[steps[-1].outputs[0]]
-    run = _Blocks(links, [step.outputs[0] for step in steps], inputs, [kinds[name] for name in inputs], shape, dtype)
-    fast = Fast(run, single=True, arrays=True, aliases=False, pure=True, compound=True)
-    return replace(steps[-1], inputs=inputs, fast=fast)
-
-
-class _Blocks:
+class Blocks:
     """A chain ready to run.
 
     Args:
         links: the nodes in order.
-        results: names of what they give.
         inputs: names of what the chain takes.
         kinds: the dtype and shape of each input.
         shape: of every result.
@@ -146,8 +54,7 @@ class _Blocks:
 
     def __init__(
         self,
-        links: Sequence[_Link],
-        results: Sequence[str],
+        links: Sequence[Link],
         inputs: Sequence[str],
         kinds: Sequence[Kind],
         shape: tuple[int, ...],
@@ -157,11 +64,11 @@ class _Blocks:
         slots = {name: number for number, name in enumerate(inputs)}
         self._program: list[tuple[Callable[..., Any], bool, list[int], list[int]]] = []
         count = len(inputs)
-        for link, result in zip(links, results, strict=True):
+        for link in links:
             arguments = [slots[name] for name in link.inputs]
             # of the slots of a chain, each result is for the next node alone
             self._program.append((link.function, link.ufunc, arguments, [slot for slot in set(arguments) if slot >= len(inputs)]))
-            slots[result] = count
+            slots[link.output] = count
             count += 1
 
     def __call__(self, *values: Array) -> Array:

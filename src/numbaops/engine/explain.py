@@ -17,6 +17,8 @@ def explained(evaluator: Any, plan: Plan | None, indent: str = "") -> Iterator[s
             live = set(plan.live)
             if position in plan.folded:
                 notes.append("folded")
+            elif position in plan.shared:
+                notes.append("the same as an earlier step")
             elif position in plan.fused:
                 notes.append("goes into a later step")
             elif position not in live:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from numbaops.engine.nodes import LeafOperator
-from numbaops.engine.steps import Fast, Step
+from numbaops.engine.steps import Fast, Step, sole_takers
 from numbaops.engine.values import as_value, mixed
 from numbaops.ops._direct import ScaledPlanes
 from numbaops.ops.convolution import Conv, ConvChain
@@ -36,13 +35,7 @@ def fuse(
     Returns:
         For the last position of each chain, the step that takes its place, and the positions of the others.
     """
-    takers = Counter(name for position in live for name in (*steps[position].inputs, *steps[position].captured))
-    takers.update(outputs)
-    next_of: dict[str, int] = {}
-    for position in live:
-        for name in steps[position].inputs:
-            if takers[name] == 1:
-                next_of[name] = position
+    next_of = sole_takers(steps, live, outputs)
     found: dict[int, tuple[Step, list[int]]] = {}
     taken: set[int] = set()
     for position in live:

@@ -22,6 +22,7 @@ from numbaops.engine.fallback import make_step
 from numbaops.engine.functions import FunctionTable, attribute_from_value, nodes_of, references, substitute
 from numbaops.engine.load import canonical_domain, canonical_node, imports_of, opened
 from numbaops.engine.nodes import own_implementation, sparse_parts
+from numbaops.engine.passes import Passes
 from numbaops.engine.plan import Budget
 from numbaops.engine.profile import Profile
 from numbaops.engine.signature import node_label, signature_of
@@ -54,7 +55,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         strict: whether the proto and element types are checked.
         budget: what values computed once for all may hold.
         profile: where to note times, or None.
-        exact: whether plans leave out what changes results by a rounding.
+        passes: what plans do to their steps.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         strict: bool,
         budget: Budget,
         profile: Profile | None,
-        exact: bool,
+        passes: Passes,
     ) -> None:
         # not the base's __init__: its parameters differ from version to version, and it builds functions in its own order
         self.proto_, self._external = opened(proto)
@@ -79,7 +80,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         self.strict = strict
         self.container_ = proto if isinstance(proto, ModelContainer) else None
         self.new_ops_ = _new_ops(new_ops)
-        self._budget, self._profile, self._exact = budget, profile, exact
+        self._budget, self._profile, self._passes = budget, profile, passes
         self._alike: dict[tuple[Any, ...], Any] = {}
         self._describe()
 
@@ -90,7 +91,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
             self.strict = strict or parent.strict
             self.container_ = parent.container_
             self._external = parent._external
-            self._budget, self._profile, self._exact = parent._budget, parent._profile, parent._exact
+            self._budget, self._profile, self._passes = parent._budget, parent._profile, parent._passes
             self._alike = parent._alike
             self._function_table: FunctionTable = parent._function_table
             self.functions_ = parent.functions_

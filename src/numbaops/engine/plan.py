@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from numbaops.engine.blocks import chains
+from numbaops.engine.chains import chains
 from numbaops.engine.code import Code, Function, Signature
 from numbaops.engine.fusion import fuse
+from numbaops.engine.passes import Passes
 from numbaops.engine.signature import RANDOM
 from numbaops.engine.steps import Step, check_unique, invalid, located, missing_input
 from numbaops.engine.values import copy_of, handed_over, mixed, nbytes_held, several, shared, unknown_output
@@ -53,7 +54,7 @@ class Plan:
         budget: what values computed from constants may hold.
         graph: whether the outputs are a caller's, who may write to them, and the inputs too: then neither shares memory with anything.
         texts: inputs that are strings.
-        exact: leave out what changes results by a rounding.
+        passes: what is done to the steps.
     """
 
     def __init__(
@@ -66,22 +67,26 @@ class Plan:
         budget: Budget,
         graph: bool,
         texts: Iterable[str] = (),
-        exact: bool = False,
+        passes: Passes,
     ) -> None:
-        self.exact = exact
+        self.passes = passes
         self.texts = frozenset(texts)
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.graph = graph
         self.constants = dict(constants)
         self.folded: set[int] = set()
+        self.shared: set[int] = set()
         self.steps = list(steps)
         self._check_names()
         self._rename()
         wanted = self._needed(range(len(self.steps)))
-        self._fold(wanted, budget)
+        if "fold" in passes:
+            self._fold(wanted, budget)
         self.live = [position for position in self._needed(wanted) if position not in self.folded]
-        self._fuse()
+        self.fused: set[int] = set()
+        if "fuse" in passes:
+            self._fuse()
         self._prepare()
         self.last_uses = self._last_uses()
         self.roots = self._roots()
@@ -95,7 +100,7 @@ class Plan:
         self.as_arrays = {name for step in takers for name in (*step.inputs, *step.captured)}.union(self.outputs)
         """Values that must not be NumPy scalars, which NumPy's own functions take and give."""
         rerunnable = not any(self.steps[position].fast.given for position in self.live)
-        self.candidates = self._candidates() if rerunnable else {}
+        self.candidates = self._candidates() if rerunnable and "in_place" in passes else {}
         live = [self.steps[position] for position in self.live]
         self.typed = all(step.kind == "numbaops" and not step.op_type.startswith(_OF_SEQUENCES) for step in live)
         """Whether the types of all values follow from those of the inputs."""
@@ -103,9 +108,9 @@ class Plan:
             position
             for position in self.live
             for step in [self.steps[position]]
-            if step.kind == "numbaops" and step.op_type in ("Shape", "Size") and step.inputs[0] in given
+            if "shapes" in passes and step.kind == "numbaops" and step.op_type in ("Shape", "Size") and step.inputs[0] in given
         ]
-        self.elementwise = rerunnable and any(self.steps[position].fast.elementwise for position in self.live)
+        self.elementwise = rerunnable and "chain" in passes and any(self.steps[position].fast.elementwise for position in self.live)
         self._hot = HOT
         self._variants: dict[tuple[Any, ...], Function] = {}
         self._counts: dict[tuple[Any, ...], int] = {}
@@ -133,14 +138,23 @@ class Plan:
                 raise unknown_output(name, known.union(computed))
 
     def _rename(self) -> None:
-        """Let takers of an Identity's output take its input."""
+        """Let takers of an Identity's output take its input, and takers of a step that does what an earlier one did that one's outputs."""
         names: dict[str, str] = {}
+        firsts: dict[tuple[Any, ...], tuple[str, ...]] = {}
         for position, step in enumerate(self.steps):
             if names and not names.keys().isdisjoint((*step.inputs, *step.captured)):
                 inputs, captured = (tuple(names.get(name, name) for name in some) for some in (step.inputs, step.captured))
                 self.steps[position] = step = replace(step, inputs=inputs, captured=captured)
-            if step.fast.renames and len(step.outputs) == 1 and position not in self.missing:
+            if position in self.missing:
+                continue
+            if step.fast.renames and len(step.outputs) == 1:
                 names[step.outputs[0]] = step.inputs[0]
+            elif "share" in self.passes and step.kind == "numbaops" and step.fast.pure and step.op_type not in RANDOM:
+                # equal nodes have one function
+                first = firsts.setdefault((id(step.fast.function), step.inputs, step.captured, len(step.outputs)), step.outputs)
+                if first is not step.outputs and all(name or not other for name, other in zip(first, step.outputs, strict=True)):
+                    names.update((other, name) for name, other in zip(first, step.outputs, strict=True) if other)
+                    self.shared.add(position)
         self.outputs = tuple(names.get(name, name) for name in self.outputs)
 
     def _needed(self, positions: Iterable[int]) -> list[int]:
@@ -191,9 +205,8 @@ class Plan:
 
     def _fuse(self) -> None:
         """Let one step do what chains of steps do."""
-        self.fused: set[int] = set()
         possible = [position for position in self.live if position not in self.missing]
-        for last, (step, others) in fuse(self.steps, possible, self.outputs, self.constants, exact=self.exact).items():
+        for last, (step, others) in fuse(self.steps, possible, self.outputs, self.constants, exact=self.passes.exact).items():
             self.steps[last] = step
             self.fused.update(others)
         self.live = [position for position in self.live if position not in self.fused]
@@ -295,7 +308,7 @@ class Plan:
         plan = self._with_shapes(inputs) if self.of_shapes else self
         seen: dict[str, Any] = {}
         results = plan._step_by_step(inputs, seen)
-        plan = plan._in_blocks(inputs, seen)
+        plan = plan._in_chains(inputs, seen)
         in_place = {
             position: name
             for position, name in plan.candidates.items()
@@ -373,11 +386,11 @@ class Plan:
             step for position, step in enumerate(self.steps) if position not in self.of_shapes and position not in self.folded | self.fused
         ]
         budget = Budget(SPECIAL_BUDGET)
-        return Plan(rest, self.inputs, self.outputs, known, budget=budget, graph=self.graph, texts=self.texts, exact=self.exact)
+        return Plan(rest, self.inputs, self.outputs, known, budget=budget, graph=self.graph, texts=self.texts, passes=self.passes)
 
-    def _in_blocks(self, inputs: Sequence[Any], seen: Mapping[str, Any]) -> Plan:
-        """The plan for inputs of these shapes and types, with chains of element-wise steps over large arrays as one step each."""
-        if self.exact or not self.elementwise:
+    def _in_chains(self, inputs: Sequence[Any], seen: Mapping[str, Any]) -> Plan:
+        """The plan for inputs of these shapes and types, with each chain of element-wise steps over large arrays as one step."""
+        if not self.elementwise:
             return self
         fed = {name: (value.dtype, value.shape) for name, value in zip(self.inputs, inputs, strict=True) if type(value) is np.ndarray}
         found = chains(self.steps, self.live, self.outputs, self.constants, {**seen, **fed})
@@ -387,7 +400,9 @@ class Plan:
         for last, (step, _) in found.items():
             steps[last] = step
         rest = [steps[position] for position in self.live if position not in gone]
-        return Plan(rest, self.inputs, self.outputs, self.constants, budget=Budget(0), graph=self.graph, texts=self.texts, exact=self.exact)
+        return Plan(
+            rest, self.inputs, self.outputs, self.constants, budget=Budget(0), graph=self.graph, texts=self.texts, passes=self.passes
+        )
 
     def _general_entry(self, feeds: Any) -> Any:
         """The first entry: it makes the real one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,23 @@ class Step:
         domain = self.node.onnx_node.domain
         version = "" if self.since_version is None else f"-{self.since_version}"
         return f"{domain}.{self.op_type}{version}" if domain else f"{self.op_type}{version}"
+
+
+def sole_takers(steps: Sequence[Step], live: Sequence[int], outputs: Iterable[str]) -> dict[str, int]:
+    """For each value that one step alone takes, and nobody wants afterwards, the position of that step.
+
+    Args:
+        steps: all steps.
+        live: the positions of those that run.
+        outputs: names of the values that are wanted after them.
+    """
+    takers: dict[str, set[int]] = defaultdict(set)
+    for position in live:
+        for name in (*steps[position].inputs, *steps[position].captured):
+            takers[name].add(position)
+    for name in outputs:
+        takers[name].add(-1)
+    return {name: position for name, (position, *others) in takers.items() if not others and position >= 0}
 
 
 class Watch:

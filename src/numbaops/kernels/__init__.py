@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numbaops.kernels.activations import make_map, relu_codes
     from numbaops.kernels.attention import attend
     from numbaops.kernels.bits import make_pack, make_unpack
+    from numbaops.kernels.chains import larger, make_chain, smaller
     from numbaops.kernels.decoders import make_decode, make_decode_packed, make_decoder, make_integer_decoder, make_scale_decoder
     from numbaops.kernels.diagonal import make_write_packed_diagonal, write_diagonal, write_diagonal_pairs
     from numbaops.kernels.elements import make_combine_rows, make_gather, make_scatter, make_scatter_combined, make_triangle
@@ -89,6 +90,7 @@ _MODULES = {
     "elements": ("make_combine_rows", "make_gather", "make_scatter", "make_scatter_combined", "make_triangle"),
     "few_windows": ("convolve_few",),
     "filling": ("fill", "fill_pairs", "stream", "stream_pairs", "make_fill_packed"),
+    "chains": ("larger", "make_chain", "smaller"),
     "diagonal": ("write_diagonal", "write_diagonal_pairs", "make_write_packed_diagonal"),
     "activations": ("make_map", "relu_codes"),
     "attention": ("attend",),
@@ -130,7 +132,6 @@ _MODULES = {
         "make_dequantize",
         "make_dequantize_encoded",
         "make_float_minus",
-        "make_fold_windows",
         "make_integer_minus",
         "make_packing",
         "make_quantize_float",
@@ -173,12 +174,14 @@ __all__ = [
     "int32_minus",
     "keep_boxes",
     "keep_float32",
+    "larger",
     "lay_out_columns",
     "list_boxes",
     "log1p_of_fraction",
     "log_softmax_row",
     "make_accumulate",
     "make_blend",
+    "make_chain",
     "make_combine_rows",
     "make_decode",
     "make_decode_packed",
@@ -241,6 +244,7 @@ __all__ = [
     "sample_grid",
     "scale_planes",
     "sigmoid",
+    "smaller",
     "softmax_row",
     "softplus",
     "stream",

@@ -20,7 +20,7 @@ _FLOATS, _TABLE = "float32[::1]", "int64[:, ::1]"
 
 
 @kernel(
-    f"void({_FLOATS}, int64, int64, {_TABLE}, int64, {_FLOATS}, {_FLOATS}, {_FLOATS}, int64, int64, {_FLOATS}, float32, float32, "
+    f"void({_FLOATS}, int64, int64, {_TABLE}, int64, {_FLOATS}, {_FLOATS}, {_FLOATS}, int64, int64, {_FLOATS}, float64, float64, "
     "int64, int64)"
 )
 def convolve_few(
@@ -59,6 +59,7 @@ def convolve_few(
         first: the unit to begin with; the blocks of channels come one after the other, then groups, then windows.
         last: the unit to end before.
     """
+    least, most = np.float32(low), np.float32(high)
     windows, taps = places.shape
     terms = channels * taps
     blocks = -(-count // COLUMNS)
@@ -95,11 +96,11 @@ def convolve_few(
                 sums[row * COLUMNS + column] = bias[start + column]
         line = start * terms
         if kind == 1:
-            channels_one(panel, 0, weights, line, lines, terms, LANES, bias, 0, sums, 0, COLUMNS, LANES, True, False, nothing, low, high)
+            channels_one(panel, 0, weights, line, lines, terms, LANES, bias, 0, sums, 0, COLUMNS, LANES, True, False, nothing, least, most)
         elif kind == FEW:
-            channels_few(panel, 0, weights, line, lines, terms, LANES, bias, 0, sums, 0, COLUMNS, LANES, True, False, nothing, low, high)
+            channels_few(panel, 0, weights, line, lines, terms, LANES, bias, 0, sums, 0, COLUMNS, LANES, True, False, nothing, least, most)
         else:
-            channels_rows(panel, 0, weights, line, lines, terms, LANES, bias, 0, sums, 0, COLUMNS, LANES, True, False, nothing, low, high)
+            channels_rows(panel, 0, weights, line, lines, terms, LANES, bias, 0, sums, 0, COLUMNS, LANES, True, False, nothing, least, most)
         for row in range(some):
             image, window = (begin + row) // windows, (begin + row) % windows
             at = ((image * groups + group) * count + block * COLUMNS) * windows + window
@@ -107,5 +108,5 @@ def convolve_few(
                 number = sums[row * COLUMNS + column]
                 if residual.size:
                     number += residual[at + column * windows]
-                number = low if number < low else number
-                out[at + column * windows] = high if number > high else number
+                number = least if number < least else number
+                out[at + column * windows] = most if number > most else number

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from numbaops.kernels.vectors import LANES, copy_even, copy_line, row_1, row_2, row_3, row_4
+from numbaops.kernels.vectors import LANES, copy_even_part, copy_part, row_1, row_2, row_3, row_4
 from numbaops.runtime.jit import kernel
 
 _FLOATS, _INTS = "float32[::1]", "int64[::1]"
@@ -15,45 +15,44 @@ _FLOATS, _INTS = "float32[::1]", "int64[::1]"
 @kernel(f"void({_FLOATS}, int64, int64, {_FLOATS}, float32, float32)")
 def finish(out: Any, at: int, length: int, residual: Any, low: Any, high: Any) -> None:
     """What comes after the sums: another summand, if there is one, and limits; NaN stays."""
+    line = out[at : at + length]  # of a slice no index is negative, so that LLVM makes vectors
     if residual.size:
-        for place in range(at, at + length):
-            out[place] += residual[place]
+        added = residual[at : at + length]
+        for place in range(length):
+            line[place] += added[place]
     if low > -np.inf or high < np.inf:
-        for place in range(at, at + length):
-            number = out[place]
+        for place in range(length):
+            number = line[place]
             number = low if number < low else number
-            out[place] = high if number > high else number
+            line[place] = high if number > high else number
 
 
 @kernel(f"void({_FLOATS}, int64, {_INTS}, int64, int64, int64, {_INTS}, int64, {_FLOATS})")
-def _pad(x: Any, at: int, rows: Any, width: int, begin: int, stride: int, phases: Any, cells: int, out: Any) -> None:
-    """A plane with pads, and with the phases of strides apart: each cell of a kernel sees the elements of a row of windows in one line."""
-    zero = np.float32(0)
-    for row in range(rows.size):
-        for phase in range(phases.size):
+def _lay_out(x: Any, at: int, rows: Any, width: int, begin: int, stride: int, phases: Any, cells: int, out: Any) -> None:
+    """A plane between its pads, which stay as they are, and with the phases of strides apart.
+
+    So each cell of a kernel sees the elements of a row of windows in one line.
+    """
+    for phase in range(phases.size):
+        start = phases[phase] - begin
+        low = min(cells, max(0, -(start // stride)))
+        high = max(low, min(cells, (width - 1 - start) // stride + 1))
+        for row in range(rows.size):
+            if rows[row] < 0:
+                continue
             place = (row * phases.size + phase) * cells
-            start = phases[phase] - begin
-            low, high = cells, cells
-            if rows[row] >= 0:
-                low = min(cells, max(0, -(start // stride)))
-                high = max(low, min(cells, (width - 1 - start) // stride + 1))
             source = at + rows[row] * width + start
-            for cell in range(low):
-                out[place + cell] = zero
             cell = low
             if stride <= 2:
-                # what is written behind the end is overwritten, or of no plane
                 while cell < high and source + stride * (cell + LANES) <= x.size:
                     if stride == 1:
-                        copy_line(out, place + cell, x, source + cell)
+                        copy_part(out, place + cell, x, source + cell, high - cell)
                     else:
-                        copy_even(out, place + cell, x, source + 2 * cell)
+                        copy_even_part(out, place + cell, x, source + 2 * cell, high - cell)
                     cell += LANES
             while cell < high:
                 out[place + cell] = x[source + cell * stride]
                 cell += 1
-            for cell in range(high, cells):
-                out[place + cell] = zero
 
 
 @kernel(f"void(int64, {_FLOATS}, int64, {_FLOATS}, int64, {_INTS}, int64, {_FLOATS}, int64, {_FLOATS}, int64, int64)")
@@ -74,7 +73,7 @@ def _lines(
 
 @kernel(
     f"void({_FLOATS}, int64, {_INTS}, int64, int64, int64, {_INTS}, int64, {_INTS}, {_INTS}, int64, {_FLOATS}, {_FLOATS}, {_FLOATS}, "
-    f"{_FLOATS}, float32, float32, int64, int64, int64, int64)"
+    f"{_FLOATS}, float64, float64, int64, int64, int64, int64)"
 )
 def convolve_planes(
     x: Any,
@@ -124,8 +123,8 @@ def convolve_planes(
         first: the output plane to begin with.
         last: the output plane to end before.
     """
-    padded = np.empty(rows.size * phases.size * cells + 6 * LANES, np.float32)
-    padded[rows.size * phases.size * cells :] = np.float32(0)
+    least, most = np.float32(low), np.float32(high)
+    padded = np.zeros(rows.size * phases.size * cells + 6 * LANES, np.float32)
     scratch = np.empty(LANES, np.float32)
     size = starts.size * windows
     limit = last * size  # behind it is what another thread writes
@@ -134,7 +133,7 @@ def convolve_planes(
         image, channel = number // channels, number % channels
         source = image * (channels // multiplier) + channel // multiplier
         if source != held:
-            _pad(x, source * plane, rows, width, begin, stride, phases, cells, padded)
+            _lay_out(x, source * plane, rows, width, begin, stride, phases, cells, padded)
             held = source
         weight, target = channel * taps.size, number * size
         row = 0
@@ -162,10 +161,10 @@ def convolve_planes(
                         out[place + column + lane] = scratch[lane]
                 column += vectors * LANES
             row += 1
-        finish(out, target, size, residual, low, high)
+        finish(out, target, size, residual, least, most)
 
 
-@kernel(f"void({_FLOATS}, {_FLOATS}, {_FLOATS}, float32, float32, int64, {_FLOATS}, int64, int64)")
+@kernel(f"void({_FLOATS}, {_FLOATS}, {_FLOATS}, float64, float64, int64, {_FLOATS}, int64, int64)")
 def scale_planes(x: Any, scale: Any, shift: Any, low: float, high: float, plane: int, out: Any, first: int, last: int) -> None:
     """Planes times the factor of their channel, plus its summand, within limits; NaN stays.
 
@@ -180,9 +179,11 @@ def scale_planes(x: Any, scale: Any, shift: Any, low: float, high: float, plane:
         first: the plane to begin with.
         last: the plane to end before.
     """
+    least, most = np.float32(low), np.float32(high)
     for number in range(first, last):
         factor, summand = scale[number % scale.size], shift[number % scale.size]
-        for place in range(number * plane, number * plane + plane):
-            result = x[place] * factor + summand
-            result = low if result < low else result
-            out[place] = high if result > high else result
+        given, line = x[number * plane : (number + 1) * plane], out[number * plane : (number + 1) * plane]
+        for place in range(plane):
+            result = given[place] * factor + summand
+            result = least if result < least else result
+            line[place] = most if result > most else result

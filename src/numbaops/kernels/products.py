@@ -139,8 +139,8 @@ def _tile(
     more: bool,
     done: bool,
     added: Any,
-    low: float,
-    high: float,
+    low: Any,
+    high: Any,
 ) -> None:
     """A tile of as many vectors of windows as ``kind`` says, from a panel; or, if it is 4, of whole lines that lie where ``lines`` say."""
     if kind == 3:
@@ -155,7 +155,7 @@ def _tile(
 
 @kernel(
     f"void({_FLOATS}, int64, int64, {_TABLE}, int64, int64, {_TABLE}, int64, {_FLOATS}, {_FLOATS}, {_FLOATS}, int64, int64, "
-    f"{_FLOATS}, float32, float32, int64, int64, int64)"
+    f"{_FLOATS}, float64, float64, int64, int64, int64)"
 )
 def convolve(
     x: Any,
@@ -203,6 +203,7 @@ def convolve(
         first: the unit to begin with.
         last: the unit to end before.
     """
+    least, most = np.float32(low), np.float32(high)
     taps = sources.shape[0] * cells.shape[0]
     terms = channels * taps
     blocks = -(-count // ROWS)
@@ -264,8 +265,8 @@ def convolve(
                         more,
                         done,
                         residual,
-                        low,
-                        high,
+                        least,
+                        most,
                     )
                 elif length <= THIN:
                     for column in range(length):
@@ -295,12 +296,12 @@ def convolve(
                         more,
                         False,
                         nothing,
-                        low,
-                        high,
+                        least,
+                        most,
                     )
                     for row in range(rows):
                         for column in range(length):
                             out[at + row * windows + column] = scratch[row * COLUMNS + column]
                 if done and (rows < ROWS or length < COLUMNS):
                     for row in range(rows):
-                        finish(out, at + row * windows, length, residual, low, high)
+                        finish(out, at + row * windows, length, residual, least, most)

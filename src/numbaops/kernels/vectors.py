@@ -202,24 +202,48 @@ def _make_dots(lanes: int, spread: bool) -> Any:
 
 
 def _copies(every: int) -> Any:
-    """The code that copies ``LANES`` numbers, of which the first of each ``every`` count; it may read up to ``every * LANES``."""
+    """The code that copies up to ``LANES`` numbers, the first of each ``every``; it may read up to ``every * LANES``.
+
+    The rest of the vector stays as it is.
+    """
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def copy_part(typing_context: Any, out: Any, out_at: Any, x: Any, x_at: Any, count: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            y, y_at, given, given_at, number = arguments
+            source, target = _data(context, builder, x, given), _line(builder, _data(context, builder, out, y), y_at)
+            line = _read(builder, source, given_at, every)
+            wide = builder.trunc(number, ir.IntType(32))
+            counts = ir.Constant(ir.VectorType(ir.IntType(32), LANES), ir.Undefined)
+            counts = builder.insert_element(counts, wide, ir.Constant(ir.IntType(32), 0))
+            zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+            counts = builder.shuffle_vector(counts, counts, zeros)
+            lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(range(LANES)))
+            within = builder.icmp_signed("<", lanes, counts)
+            builder.store(builder.select(within, line, builder.load(target, align=4)), target, align=4)
+            return context.get_dummy_value()
+
+        return types.void(out, types.intp, x, types.intp, types.intp), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
     def copy_line(typing_context: Any, out: Any, out_at: Any, x: Any, x_at: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             y, y_at, given, given_at = arguments
-            source = _data(context, builder, x, given)
-            lines = [builder.load(_line(builder, source, builder.add(given_at, _INT(number * LANES))), align=4) for number in range(every)]
-            line = lines[0]
-            if every == 2:
-                numbers = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(range(0, 2 * LANES, 2)))
-                line = builder.shuffle_vector(*lines, numbers)
+            line = _read(builder, _data(context, builder, x, given), given_at, every)
             builder.store(line, _line(builder, _data(context, builder, out, y), y_at), align=4)
             return context.get_dummy_value()
 
         return types.void(out, types.intp, x, types.intp), generate
 
-    return copy_line
+    return copy_line, copy_part
+
+
+def _read(builder: Any, source: Any, at: Any, every: int) -> Any:
+    """``LANES`` numbers, the first of each ``every``."""
+    lines = [builder.load(_line(builder, source, builder.add(at, _INT(number * LANES))), align=4) for number in range(every)]
+    if every == 1:
+        return lines[0]
+    return builder.shuffle_vector(*lines, ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(range(0, 2 * LANES, 2))))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -234,7 +258,8 @@ def clear_line(typing_context: Any, out: Any, out_at: Any) -> Any:
     return types.void(out, types.intp), generate
 
 
-copy_line, copy_even = _copies(1), _copies(2)
+copy_line, copy_part = _copies(1)
+copy_even, copy_even_part = _copies(2)
 tile_1, tile_2, tile_3 = (_make_tile(ROWS, vectors, PITCH) for vectors in (1, 2, 3))
 dots_of_lanes, dots_of_rows = _make_dots(LANES, False), _make_dots(ROWS, True)
 unpacked = _make_tile(ROWS, VECTORS, None)

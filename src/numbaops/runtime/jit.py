@@ -8,11 +8,14 @@ whole source and the versions of Numba and llvmlite.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
 import hashlib
 import logging
 import os
 import pickle
+import queue
 import sys
 import threading
 from collections.abc import Callable
@@ -93,6 +96,73 @@ def warm_up(progress: Callable[[int, int, str], None] | None = None) -> tuple[in
     return compiled, len(work) - compiled
 
 
+class Later:
+    """A kernel that a thread compiles, or loads from the disk, while its caller goes on.
+
+    Args:
+        dispatcher: the kernel.
+        signature: what to compile it for.
+
+    Attributes:
+        ready: whether it is there.
+    """
+
+    _jobs: queue.SimpleQueue[Later | None] = queue.SimpleQueue()
+    _thread: threading.Thread | None = None
+    _starting = threading.Lock()
+
+    def __init__(self, dispatcher: Any, signature: str) -> None:
+        self._dispatcher, self._signature = dispatcher, signature
+        self.ready = bool(dispatcher.signatures)
+        if not self.ready:
+            self._jobs.put(self)
+            self._start()
+
+    @classmethod
+    def _start(cls) -> None:
+        with cls._starting:
+            if cls._thread is None:
+                cls._thread = threading.Thread(target=cls._work, name="numbaops-compiler", daemon=True)
+                try:
+                    cls._thread.start()
+                except RuntimeError:  # no more threads to be had, or the interpreter is ending: it is never ready
+                    cls._thread = None
+
+    @classmethod
+    def _work(cls) -> None:
+        while (job := cls._jobs.get()) is not None:
+            try:
+                job._dispatcher.compile(job._signature)
+                job.ready = True
+            except Exception as error:  # of LLVM: the caller goes on as before
+                log.warning("cannot compile %s (%s)", job._dispatcher.__name__, error)
+
+    @classmethod
+    def wait(cls) -> None:
+        """Wait until everything that was asked for is there."""
+        thread = cls._thread
+        if thread is not None:
+            cls._jobs.put(None)
+            thread.join()
+            cls._thread = None
+
+    @classmethod
+    def _end(cls) -> None:
+        """Drop what waits, and wait for what is being compiled: the end of the process would take the compiler's memory from it."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                cls._jobs.get_nowait()
+        cls.wait()
+
+    @classmethod
+    def _forget(cls) -> None:
+        """In a forked child there is no such thread; what it had still to do is never ready."""
+        cls._jobs, cls._thread, cls._starting = queue.SimpleQueue(), None, threading.Lock()
+
+
+atexit.register(Later._end)
+
+
 def compiled() -> int:
     """How many kernels this process has compiled: those that it did not find on disk."""
     return sum(sum(dispatcher.stats.cache_misses.values()) for dispatcher, _ in _REGISTRY if hasattr(dispatcher, "stats"))
@@ -116,6 +186,7 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=global_compiler_lock.release,
         after_in_child=global_compiler_lock.release,
     )
+    os.register_at_fork(after_in_child=Later._forget)
 
 
 class _Locator:
