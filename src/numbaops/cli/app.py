@@ -18,6 +18,7 @@ from numbaops.errors import InvalidValueError, UnsupportedError
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Several = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 Shell = Literal["bash", "zsh", "fish"]
+Peer = Literal["numpy", "ml_dtypes", "onnx.numpy_helper", "onnx.reference", "onnxruntime"]
 
 
 def _examples(*lines: str, heading: str = "Examples") -> str:
@@ -224,7 +225,7 @@ def check(model: Path, /, *, dim: Several = (), json: Flag = False) -> int:
     help_epilogue=_examples(
         "numbaops bench",
         "numbaops bench --filter conversions --filter MatMul --seconds 10",
-        "numbaops bench model.onnx --dim N=8",
+        "numbaops bench model.onnx --dim N=8 --beside onnxruntime",
         "numbaops bench --json > here.json",
     )
 )
@@ -233,6 +234,7 @@ def bench(
     /,
     *,
     filter: Several = (),
+    beside: Annotated[tuple[Peer, ...], Parameter(negative="", show_default=False)] = (),
     seconds: float | None = None,
     input: Several = (),
     inputs: Path | None = None,
@@ -250,6 +252,7 @@ def bench(
     Args:
         model: An ONNX model. Inputs that no file gives are drawn, as by numbaops run.
         filter: Only cases with this in their name or group. May be given several times.
+        beside: Only beside this one. May be given several times.
         seconds: Seconds of measuring in all; what is set up takes some more. [default: 45; 10 for a MODEL]
         input: NAME=FILE, an input of MODEL as for numbaops run.
         inputs: Inputs of MODEL from a .npz file or a folder, as for numbaops run.
@@ -263,6 +266,7 @@ def bench(
     measure_and_print(
         model,
         filters=filter,
+        beside=beside,
         seconds=seconds,
         input_files=input,
         inputs=inputs,

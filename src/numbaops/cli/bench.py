@@ -68,6 +68,7 @@ def bench(
     model: Path | None,
     *,
     filters: Sequence[str],
+    beside: Sequence[str],
     seconds: float | None,
     input_files: Sequence[str],
     inputs: Path | None,
@@ -83,7 +84,7 @@ def bench(
         for option, given in (("--input", input_files), ("--inputs", inputs), ("--dim", dims), ("--seed", seed)):
             if given not in (None, ()):
                 raise InvalidValueError(f"{option} needs a MODEL")
-        cases = _chosen(filters)
+        cases = _named(filters)
     else:
         for option, wanted in (("--filter", filters), ("--list", list_only)):
             if wanted:
@@ -91,6 +92,7 @@ def bench(
         if seed is not None and seed < 0:
             raise InvalidValueError(f"--seed {seed}: allowed: a whole number from 0 on")
         cases = [_case_of_model(model, input_files, inputs, dims, seed or 0)]
+    cases = _done_by(cases, beside)
     if list_only:
         _print_list(cases, as_json)
         return
@@ -100,7 +102,7 @@ def bench(
         results = []
         for case in cases:
             step(case.name)
-            results.append(measure(case, share, step))
+            results.append(measure(case, share, beside, step))
     if model is not None and OURS in results[0].left_out:
         raise EvaluationError(results[0].left_out[OURS])
     facts = {**_machine(), "busy": busy, "cases": [_facts(one) for one in results]}
@@ -110,14 +112,25 @@ def bench(
         _print(facts, results)
 
 
-def _chosen(filters: Sequence[str]) -> list[Case]:
-    def chosen(case: Case) -> bool:
-        return any(text.lower() in f"{case.group}: {case.name}".lower() for text in filters)
-
+def _named(filters: Sequence[str]) -> list[Case]:
+    """The cases with one of ``filters`` in their name or group."""
+    names = [f"{case.group}: {case.name}".lower() for case in CASES]
     for text in filters:
-        if not any(text.lower() in f"{case.group}: {case.name}".lower() for case in CASES):
-            raise InvalidValueError(f"--filter {text}: no case has that in its name; the cases: {', '.join(case.name for case in CASES)}")
-    return [case for case in CASES if not filters or chosen(case)]
+        if not any(text.lower() in name for name in names):
+            groups = ", ".join(dict.fromkeys(case.group for case in CASES))
+            raise InvalidValueError(
+                f"--filter {text}: no case has that in its name or group; the groups: {groups}; numbaops bench --list has the names"
+            )
+    return [case for case, name in zip(CASES, names, strict=True) if not filters or any(text.lower() in name for text in filters)]
+
+
+def _done_by(cases: Sequence[Case], beside: Sequence[str]) -> list[Case]:
+    """The cases that one of ``beside`` does, or all if it is empty."""
+    done = [case for case in cases if not beside or set(beside) & set(case.peers)]
+    if not done:
+        allowed = ", ".join(name for name in PEERS if any(name in case.peers for case in cases))
+        raise InvalidValueError(f"--beside {', '.join(beside)}: that does none of it; allowed here: {allowed}")
+    return done
 
 
 def _case_of_model(path: Path, files: Sequence[str], inputs: Path | None, dims: Sequence[str], seed: int) -> Case:
@@ -133,18 +146,25 @@ def _case_of_model(path: Path, files: Sequence[str], inputs: Path | None, dims: 
     evaluator = ReferenceEvaluator(path)
     model: onnx.ModelProto = evaluator.proto_
     feeds, _ = collect(declared_inputs(model), source=inputs, files=files, sizes=dims, seed=seed)
-    return Case("model", path.name, ways)
+    return Case("model", path.name, ("onnx.reference", "onnxruntime"), ways)
 
 
 # ------------------------------------------------------------------------------------------------------------------ measuring
 
 
-def measure(case: Case, seconds: float, step: Step | None = None) -> Result:
-    """Time all ways of a case, once each is warm, and see whether its answer is ours."""
+def measure(case: Case, seconds: float, beside: Sequence[str] = (), step: Step | None = None) -> Result:
+    """Time the ways of a case, once each is warm, and see whether its answer is ours.
+
+    Args:
+        case: the case.
+        seconds: of measuring in all.
+        beside: whom to time beside us; all if it is empty.
+        step: where to show who is being set up.
+    """
     result = Result(case.group, case.name)
     thunks: dict[str, Thunk] = {}
     slow: dict[str, Timing] = {}
-    ways = case.ways()
+    ways = {name: way for name, way in case.ways().items() if name == OURS or not beside or name in beside}
     share = seconds / len(ways)
     answer: Any = None
     for name, way in ways.items():
@@ -244,6 +264,10 @@ def _print(facts: Mapping[str, Any], results: Sequence[Result]) -> None:
     if len(results) > 1:
         print_ratios(report.console(), [(one.case, one.ratios) for one in results if one.ratios], PEERS)
     report.print_line(_summary(results))
+    for one in results:
+        for name, timing in one.timings.items():
+            if timing.samples == 1:
+                report.print_line(f"{one.case}: {name} was called once only, which took longer than its share of --seconds")
     for name, reason in _left_out(results):
         report.print_line(f"left out: {name}: {reason}")
     for one in results:
@@ -271,14 +295,12 @@ def _rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
 def _summary(results: Sequence[Result]) -> str:
     """How often we are faster than whom, and by how much on average."""
     parts = []
-    for name in PEERS:
+    for name in PEERS if len(results) > 1 else ():
         ratios = [one.ratios[name] for one in results if name in one.ratios]
         if ratios:
             mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
             parts.append(f"{name} in {sum(ratio < 1 for ratio in ratios)} of {len(ratios)} (on average {mean:.2g})")
-    if not parts:
-        return "there is nothing to stand beside"
-    return f"ratio: our time / theirs. We are faster than {', '.join(parts)}"
+    return "ratio: our time / theirs" + (f". We are faster than {', '.join(parts)}" if parts else "")
 
 
 def _left_out(results: Sequence[Result]) -> list[tuple[str, str]]:

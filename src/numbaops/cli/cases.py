@@ -41,11 +41,13 @@ class Case:
     Attributes:
         group: what sort of thing it is.
         name: what it is.
+        peers: who does it beside us.
         ways: makes the data, and gives the ways to do it.
     """
 
     group: str
     name: str
+    peers: tuple[str, ...]
     ways: Callable[[], Ways]
 
 
@@ -230,34 +232,35 @@ def _text_to_float() -> Ways:
 
 
 _FLOAT8 = ml_dtypes.float8_e4m3fn
+_NUMPY, _ML_DTYPES, _EVALUATORS = ("numpy",), ("ml_dtypes",), ("onnx.reference", "onnxruntime")
 _OPERATORS, _CONVERSIONS, _MODELS, _PARTS = "operators", "conversions", "small models", "parts of networks"
 
 CASES: tuple[Case, ...] = (
-    Case(_OPERATORS, "Constant 4x4", _constant),
-    Case(_OPERATORS, "ConstantOfShape 4x4", lambda: _constant_of_shape((4, 4), np.float32(1.5))),
-    Case(_OPERATORS, "ConstantOfShape 64 MiB", lambda: _constant_of_shape(_LARGE, np.float32(1.5))),
-    Case(_OPERATORS, "ConstantOfShape float8", lambda: _constant_of_shape((1024, 1024), _FLOAT8(1.5))),
-    Case(_OPERATORS, "EyeLike 4x4", lambda: _eye_like(4, 4)),
-    Case(_OPERATORS, "EyeLike 64 MiB", lambda: _eye_like(*_LARGE)),
-    Case(_CONVERSIONS, "float to bfloat16, 8", lambda: _cast(8, np.float32, ml_dtypes.bfloat16)),
-    Case(_CONVERSIONS, "float to float8, 4 M", lambda: _cast(_MANY, np.float32, _FLOAT8)),
-    Case(_CONVERSIONS, "float8 to float, 4 M", lambda: _cast(_MANY, _FLOAT8, np.float32)),
-    Case(_CONVERSIONS, "float to float4, 4 M", lambda: _cast(_MANY, np.float32, ml_dtypes.float4_e2m1fn)),
-    Case(_CONVERSIONS, "pack int4, 4 M", _pack),
-    Case(_CONVERSIONS, "unpack int4, 4 M", _unpack),
-    Case(_CONVERSIONS, "quantize to int8, 4 M", lambda: _quantize(blocks=False)),
-    Case(_CONVERSIONS, "the same in blocks", lambda: _quantize(blocks=True)),
-    Case(_CONVERSIONS, "text to float, 1000", _text_to_float),
-    Case(_MODELS, "one node", _one_node),
-    Case(_MODELS, "eight small nodes", _eight_nodes),
-    Case(_MODELS, "100 small Adds", _adds),
-    Case(_MODELS, "Loop of 1000 trips", _loop),
-    Case(_MODELS, "LSTM, 32 steps of 64", _lstm),
-    Case(_PARTS, "MatMul 512", lambda: _matmul(512)),
-    Case(_PARTS, "MatMulInteger 256", _matmul_integer),
-    Case(_PARTS, "Conv 3x3, 64 channels", lambda: _conv(64, 56, 1)),
-    Case(_PARTS, "depthwise Conv 3x3", lambda: _conv(64, 56, 64)),
-    Case(_PARTS, "Softmax 1 M", lambda: _unary("Softmax(x)")),
-    Case(_PARTS, "Erf 1 M", lambda: _unary("Erf(x)")),
-    Case(_PARTS, "TopK 10 of 1000", _top_k),
+    Case(_OPERATORS, "Constant 4x4", _NUMPY, _constant),
+    Case(_OPERATORS, "ConstantOfShape 4x4", _NUMPY, lambda: _constant_of_shape((4, 4), np.float32(1.5))),
+    Case(_OPERATORS, "ConstantOfShape 64 MiB", _NUMPY, lambda: _constant_of_shape(_LARGE, np.float32(1.5))),
+    Case(_OPERATORS, "ConstantOfShape float8", _NUMPY, lambda: _constant_of_shape((1024, 1024), _FLOAT8(1.5))),
+    Case(_OPERATORS, "EyeLike 4x4", _NUMPY, lambda: _eye_like(4, 4)),
+    Case(_OPERATORS, "EyeLike 64 MiB", _NUMPY, lambda: _eye_like(*_LARGE)),
+    Case(_CONVERSIONS, "float to bfloat16, 8", _ML_DTYPES, lambda: _cast(8, np.float32, ml_dtypes.bfloat16)),
+    Case(_CONVERSIONS, "float to float8, 4 M", _ML_DTYPES, lambda: _cast(_MANY, np.float32, _FLOAT8)),
+    Case(_CONVERSIONS, "float8 to float, 4 M", _ML_DTYPES, lambda: _cast(_MANY, _FLOAT8, np.float32)),
+    Case(_CONVERSIONS, "float to float4, 4 M", _ML_DTYPES, lambda: _cast(_MANY, np.float32, ml_dtypes.float4_e2m1fn)),
+    Case(_CONVERSIONS, "pack int4, 4 M", ("numpy", "onnx.numpy_helper"), _pack),
+    Case(_CONVERSIONS, "unpack int4, 4 M", ("onnx.numpy_helper",), _unpack),
+    Case(_CONVERSIONS, "quantize to int8, 4 M", _EVALUATORS, lambda: _quantize(blocks=False)),
+    Case(_CONVERSIONS, "the same in blocks", _EVALUATORS, lambda: _quantize(blocks=True)),
+    Case(_CONVERSIONS, "text to float, 1000", _EVALUATORS, _text_to_float),
+    Case(_MODELS, "one node", _EVALUATORS, _one_node),
+    Case(_MODELS, "eight small nodes", _EVALUATORS, _eight_nodes),
+    Case(_MODELS, "100 small Adds", _EVALUATORS, _adds),
+    Case(_MODELS, "Loop of 1000 trips", _EVALUATORS, _loop),
+    Case(_MODELS, "LSTM, 32 steps of 64", _EVALUATORS, _lstm),
+    Case(_PARTS, "MatMul 512", ("numpy", *_EVALUATORS), lambda: _matmul(512)),
+    Case(_PARTS, "MatMulInteger 256", _EVALUATORS, _matmul_integer),
+    Case(_PARTS, "Conv 3x3, 64 channels", _EVALUATORS, lambda: _conv(64, 56, 1)),
+    Case(_PARTS, "depthwise Conv 3x3", _EVALUATORS, lambda: _conv(64, 56, 64)),
+    Case(_PARTS, "Softmax 1 M", _EVALUATORS, lambda: _unary("Softmax(x)")),
+    Case(_PARTS, "Erf 1 M", _EVALUATORS, lambda: _unary("Erf(x)")),
+    Case(_PARTS, "TopK 10 of 1000", _EVALUATORS, _top_k),
 )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import graphlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_t
 from onnx.reference import op_run
 
 from numbaops.cli import report
-from numbaops.cli.estimate import Estimate, estimate, weight_tensors
+from numbaops.cli.estimate import Estimate, estimate, function_key, nodes_in, recursion, weight_tensors
 from numbaops.cli.inputs import Declared, declared_inputs, declared_outputs, dimensions, shape_text, type_text
 from numbaops.dtypes import BY_CODE
 from numbaops.engine.load import InvalidModelError, canonical_domain, canonical_node, imports_of
@@ -86,7 +85,7 @@ def check_model(path: Path, *, dims: Sequence[str], as_json: bool) -> int:
 
     problems = [f"{report.count(len(one.nodes), 'node')} of {_title(one)}: {one.reason}" for one in found if one.where == "nobody"]
     problems += [f"{one.file}: {one.problem}" for one in files if one.problem]
-    problems += _recursion(model)
+    problems += [text] if (text := recursion(model)) else []
     problems += ["onnx.checker refuses it"] if refusal else []
     facts = {
         "model": path.name,
@@ -127,11 +126,11 @@ def _load(path: Path) -> ModelProto:
 
 def operators(model: ModelProto) -> list[Operator]:
     """Every operator version of a model, of its bodies and functions, those that cannot run first."""
-    functions = {_function_key(each): each for each in model.functions}
+    functions = {function_key(each): each for each in model.functions}
     found: dict[tuple[Any, ...], Operator] = {}
     for body in (model.graph, *model.functions):
         scope = _Scope(body if isinstance(body, FunctionProto) else model, functions)
-        for node in _nodes(body.node):
+        for node in nodes_in(body.node):
             place = scope.place(node)
             key = dataclasses.astuple(place)[:4]
             found.setdefault(key, place).nodes.append(node_label(node))
@@ -183,32 +182,6 @@ class _Scope:
         if not isinstance(home, type):
             return "function", ""
         return ("onnx.reference" if home.__module__.startswith("onnx.") else "numbaops"), ""
-
-
-def _function_key(function: FunctionProto) -> tuple[str, str, str]:
-    return canonical_domain(function.domain), function.name, function.overload
-
-
-def _nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Nodes, and those of the bodies inside them."""
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from _nodes(body.node)
-
-
-def _recursion(model: ModelProto) -> list[str]:
-    """What is wrong with the calls between functions."""
-    calls = {
-        _function_key(each): [(canonical_domain(node.domain), node.op_type, node.overload) for node in _nodes(each.node)]
-        for each in model.functions
-    }
-    try:
-        graphlib.TopologicalSorter({key: [one for one in called if one in calls] for key, called in calls.items()}).prepare()
-    except graphlib.CycleError as error:
-        return ["a function calls itself: " + " -> ".join(name for _, name, _ in error.args[1])]
-    return []
 
 
 # -------------------------------------------------------------------------------------------------------- external data, checker

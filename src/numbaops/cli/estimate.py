@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,11 +10,12 @@ from dataclasses import dataclass, field
 import onnx
 import onnx.inliner
 import onnx.shape_inference
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 from onnx.external_data_helper import uses_external_data
 
 from numbaops.cli.inputs import declared_inputs
 from numbaops.dtypes import BY_CODE
+from numbaops.engine.load import canonical_domain
 
 _KEPT_ELEMENTS = 1 << 10
 """Elements up to which an initializer goes into shape inference with its values, which may be a shape; of others the shape is enough."""
@@ -75,6 +77,31 @@ def _bodies(attribute: onnx.AttributeProto) -> Iterable[GraphProto]:
     return [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
+def nodes_in(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Nodes, and those of the bodies inside them."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for body in _bodies(attribute):
+                yield from nodes_in(body.node)
+
+
+def function_key(called: FunctionProto | NodeProto) -> tuple[str, str, str]:
+    """Domain, name and overload of a function, or of the one that a node calls."""
+    name = called.name if isinstance(called, FunctionProto) else called.op_type
+    return canonical_domain(called.domain), name, called.overload
+
+
+def recursion(model: ModelProto) -> str:
+    """That a function of the model calls itself, and by which way; "" if none does."""
+    calls = {function_key(each): [function_key(node) for node in nodes_in(each.node)] for each in model.functions}
+    try:
+        graphlib.TopologicalSorter({key: [one for one in called if one in calls] for key, called in calls.items()}).prepare()
+    except graphlib.CycleError as error:
+        return "a function calls itself: " + " -> ".join(name for _, name, _ in error.args[1])
+    return ""
+
+
 def tensor_bytes(tensor: TensorProto) -> int:
     """Bytes of a tensor as an array."""
     row = BY_CODE.get(tensor.data_type)
@@ -92,13 +119,16 @@ def estimate(model: ModelProto, sizes: Mapping[str, int]) -> Estimate:
     found = Estimate(sum(one for one, _ in weights), sum(one for one, outside in weights if outside))
     named = {dim.dim_param: None for one in declared_inputs(model) for dim in one.type.tensor_type.shape.dim if dim.dim_param}
     found.symbols = [name for name in named if name not in sizes]
+    found.failure = recursion(model)
+    if found.failure:  # which ends the process with onnx 1.18
+        return found
     try:
         light = _without_weights(model)
         if light.functions:
             light = onnx.inliner.inline_local_functions(light)
         _set_sizes(light.graph, sizes)
         inferred = onnx.shape_inference.infer_shapes(light, data_prop=True)
-    except Exception as error:  # an operator of an unknown version, a function that calls itself, ...
+    except Exception as error:  # of onnx, which has no common base
         found.failure = " ".join(str(error).split())[:200]
     else:
         found.peak_bytes, found.peak_node = _peak(inferred.graph, found)

@@ -77,7 +77,9 @@ def steps(what: str) -> Iterator[Callable[[int, int, str], None]]:
         A function to call with the number done, the number in all, and the item's name.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(), refresh_per_second=5) as bar:
+    stderr = Console(stderr=True)
+    stderr.width -= 2  # for the ^C of a terminal, which would else break the line, and leave one of the two there
+    with Progress(*columns, console=stderr, transient=True, disable=not sys.stderr.isatty(), refresh_per_second=5) as bar:
         task = bar.add_task(what, total=None)
 
         def show(done: int, total: int, name: str) -> None:
