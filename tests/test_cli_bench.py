@@ -309,6 +309,15 @@ def test_nothing_to_draw() -> None:
     assert drawn([("x", {})]) == []
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "ratio"),
+    [(Timing(2, 1, 9), Timing(4, 2, 9), "0.5"), (Timing(2, 0.9, 9), Timing(4, 2, 9), "0.5~"), (Timing(2, 1, 9), Timing(4, 1, 9), "0.5~")],
+    ids=["quiet", "ours", "theirs"],
+)
+def test_what_noise_may_have_made_is_marked(ours: Timing, theirs: Timing, ratio: str) -> None:
+    assert [row[-1] for row in bench._rows([bench.Result("g", "c", {OURS: ours, "numpy": theirs})])] == [ratio]
+
+
 def test_ratio_is_ours_divided_by_theirs() -> None:
     result = bench.Result("g", "c", {OURS: Timing(2, 1, 3), "numpy": Timing(4, 1, 3)})
     assert result.ratios == {"numpy": 0.5}

@@ -36,6 +36,9 @@ _WARM_RUNS = 10
 
 _WARM_SECONDS = 2.0
 
+_NOISY = "~"
+"""After a ratio that noise may have made."""
+
 _INSTALLED = {"numpy": "numpy", "ml_dtypes": "ml_dtypes", "onnx.reference": "onnx", "onnxruntime": "onnxruntime"}
 
 
@@ -264,6 +267,8 @@ def _print(facts: Mapping[str, Any], results: Sequence[Result]) -> None:
     if len(results) > 1:
         print_ratios(report.console(), [(one.case, one.ratios) for one in results if one.ratios], PEERS)
     report.print_line(_summary(results))
+    if any(timing.noisy for one in results for timing in one.timings.values()):
+        report.print_line(f"{_NOISY}: of one of the two, half of the calls took over twice as long as the fastest")
     for one in results:
         for name, timing in one.timings.items():
             if timing.samples == 1:
@@ -285,6 +290,7 @@ def _rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
         for name, timing in one.timings.items():
             if name != OURS:
                 ratio = report.number(one.ratios[name], 3) if OURS in one.timings else "-"
+                ratio += _NOISY if timing.noisy or (OURS in one.timings and one.timings[OURS].noisy) else ""
                 rows.append((*first, name, report.seconds(timing.median), ratio))
                 first = ("", "")
         if first[0]:

@@ -35,6 +35,11 @@ class Timing:
     fastest: float
     samples: int
 
+    @property
+    def noisy(self) -> bool:
+        """Whether something else took much of the time: most calls took over twice as long as the fastest."""
+        return self.median > 2 * self.fastest
+
 
 def in_turns(thunks: Mapping[str, Thunk], seconds: float) -> dict[str, Timing]:
     """Time thunks that have run before; they take turns for about ``seconds`` in all, each for its share, and at least one call."""
