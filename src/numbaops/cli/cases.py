@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 import onnx.numpy_helper
@@ -20,6 +19,7 @@ import onnx.reference
 
 import numbaops
 from numbaops.cli.compare import onnxruntime_session
+from numbaops.dtypes import BY_NAME
 from numbaops.runtime.threads import thread_count
 
 Thunk = Callable[[], Any]
@@ -67,11 +67,11 @@ def _constant() -> Ways:
     return {OURS: lambda: numbaops.operator("Constant", value=value), "numpy": lambda: value.copy}
 
 
-def _constant_of_shape(shape: tuple[int, int], value: Any) -> Ways:
-    fill = np.full(1, value)
+def _constant_of_shape(shape: tuple[int, int], dtype: np.dtype[Any]) -> Ways:
+    fill = np.full(1, 1.5, dtype)
     return {
         OURS: lambda: functools.partial(numbaops.operator("ConstantOfShape", value=fill), shape),
-        "numpy": lambda: functools.partial(np.full, shape, fill[0], fill.dtype),
+        "numpy": lambda: functools.partial(np.full, shape, fill[0], dtype),
     }
 
 
@@ -86,16 +86,16 @@ def _eye_like(rows: int, columns: int) -> Ways:
 # ---------------------------------------------------------------------------------------------------------------- conversions
 
 
-def _cast(size: int, source: Any, target: Any) -> Ways:
+def _cast(size: int, source: np.dtype[Any], target: np.dtype[Any]) -> Ways:
     values = _normal(size).astype(source)
     return {
-        OURS: lambda: functools.partial(numbaops.cast, values, np.dtype(target)),
+        OURS: lambda: functools.partial(numbaops.cast, values, target),
         "ml_dtypes": lambda: functools.partial(values.astype, target),
     }
 
 
 def _int4(size: int) -> np.ndarray:
-    return _random().integers(-8, 8, size, np.int8).astype(ml_dtypes.int4)
+    return _random().integers(-8, 8, size, np.int8).astype(BY_NAME["int4"].dtype)
 
 
 def _pack() -> Ways:
@@ -231,21 +231,21 @@ def _text_to_float() -> Ways:
     return _ways_of_model("(string[1000] x) => (float[1000] y) { y = Cast<to = 1>(x) }", {"x": words})
 
 
-_FLOAT8 = ml_dtypes.float8_e4m3fn
+_FLOAT, _BFLOAT16, _FLOAT8, _FLOAT4 = (BY_NAME[name].dtype for name in ("float", "bfloat16", "float8e4m3fn", "float4e2m1"))
 _NUMPY, _ML_DTYPES, _EVALUATORS = ("numpy",), ("ml_dtypes",), ("onnx.reference", "onnxruntime")
 _OPERATORS, _CONVERSIONS, _MODELS, _PARTS = "operators", "conversions", "small models", "parts of networks"
 
 CASES: tuple[Case, ...] = (
     Case(_OPERATORS, "Constant 4x4", _NUMPY, _constant),
-    Case(_OPERATORS, "ConstantOfShape 4x4", _NUMPY, lambda: _constant_of_shape((4, 4), np.float32(1.5))),
-    Case(_OPERATORS, "ConstantOfShape 64 MiB", _NUMPY, lambda: _constant_of_shape(_LARGE, np.float32(1.5))),
-    Case(_OPERATORS, "ConstantOfShape float8", _NUMPY, lambda: _constant_of_shape((1024, 1024), _FLOAT8(1.5))),
+    Case(_OPERATORS, "ConstantOfShape 4x4", _NUMPY, lambda: _constant_of_shape((4, 4), _FLOAT)),
+    Case(_OPERATORS, "ConstantOfShape 64 MiB", _NUMPY, lambda: _constant_of_shape(_LARGE, _FLOAT)),
+    Case(_OPERATORS, "ConstantOfShape float8", _NUMPY, lambda: _constant_of_shape((1024, 1024), _FLOAT8)),
     Case(_OPERATORS, "EyeLike 4x4", _NUMPY, lambda: _eye_like(4, 4)),
     Case(_OPERATORS, "EyeLike 64 MiB", _NUMPY, lambda: _eye_like(*_LARGE)),
-    Case(_CONVERSIONS, "float to bfloat16, 8", _ML_DTYPES, lambda: _cast(8, np.float32, ml_dtypes.bfloat16)),
-    Case(_CONVERSIONS, "float to float8, 4 M", _ML_DTYPES, lambda: _cast(_MANY, np.float32, _FLOAT8)),
-    Case(_CONVERSIONS, "float8 to float, 4 M", _ML_DTYPES, lambda: _cast(_MANY, _FLOAT8, np.float32)),
-    Case(_CONVERSIONS, "float to float4, 4 M", _ML_DTYPES, lambda: _cast(_MANY, np.float32, ml_dtypes.float4_e2m1fn)),
+    Case(_CONVERSIONS, "float to bfloat16, 8", _ML_DTYPES, lambda: _cast(8, _FLOAT, _BFLOAT16)),
+    Case(_CONVERSIONS, "float to float8, 4 M", _ML_DTYPES, lambda: _cast(_MANY, _FLOAT, _FLOAT8)),
+    Case(_CONVERSIONS, "float8 to float, 4 M", _ML_DTYPES, lambda: _cast(_MANY, _FLOAT8, _FLOAT)),
+    Case(_CONVERSIONS, "float to float4, 4 M", _ML_DTYPES, lambda: _cast(_MANY, _FLOAT, _FLOAT4)),
     Case(_CONVERSIONS, "pack int4, 4 M", ("numpy", "onnx.numpy_helper"), _pack),
     Case(_CONVERSIONS, "unpack int4, 4 M", ("onnx.numpy_helper",), _unpack),
     Case(_CONVERSIONS, "quantize to int8, 4 M", _EVALUATORS, lambda: _quantize(blocks=False)),
