@@ -36,6 +36,9 @@ _WARM_RUNS = 10
 
 _WARM_SECONDS = 2.0
 
+_MODEL = "model"
+"""The group of what the user gives."""
+
 _NOISY = "~"
 """After a ratio that noise may have made."""
 
@@ -149,7 +152,7 @@ def _case_of_model(path: Path, files: Sequence[str], inputs: Path | None, dims: 
     evaluator = ReferenceEvaluator(path)
     model: onnx.ModelProto = evaluator.proto_
     feeds, _ = collect(declared_inputs(model), source=inputs, files=files, sizes=dims, seed=seed)
-    return Case("model", path.name, ("onnx.reference", "onnxruntime"), ways)
+    return Case(_MODEL, path.name, ("onnx.reference", "onnxruntime"), ways)
 
 
 # ------------------------------------------------------------------------------------------------------------------ measuring
@@ -277,7 +280,8 @@ def _print(facts: Mapping[str, Any], results: Sequence[Result]) -> None:
         report.print_line(f"left out: {name}: {reason}")
     for one in results:
         for name in one.differing:
-            report.print_line(f"{one.case}: the answer of {name} differs from ours; numbaops run --compare tells by how much")
+            how_much = "; numbaops run --compare tells by how much" if one.group == _MODEL else ""
+            report.print_line(f"{one.case}: the answer of {name} differs from ours{how_much}")
     if facts["busy"] is not None:
         report.print_line(f"the machine was busy (load {facts['busy']:.1f}): times may be far off, ratios somewhat")
 
