@@ -6,11 +6,9 @@ import json
 import logging
 import os
 import re
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,8 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 pytest.importorskip("cyclopts")
 
+import numbaops
+from command_line import TERMINAL_VARIABLES, Command, Result, one_line_error, process, save_model, save_tensor, value_info
 from numbaops.cli import main
 from numbaops.cli import run as run_module
 from numbaops.cli.compare import difference
@@ -32,26 +32,13 @@ from numbaops.dtypes import BY_NAME, ELEMENT_TYPES
 from numbaops.runtime import jit
 from processes import run_python
 
+COMMANDS = ("bench", "check", "completion", "info", "ops", "run", "warmup")
 INFINITY, NAN = float("inf"), float("nan")
-
-
-@dataclass(frozen=True)
-class Result:
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Command = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
 def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    for name in TERMINAL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -64,36 +51,6 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
         return Result(status, *capsys.readouterr())
 
     return run
-
-
-def process(*arguments: object, code: str | None = None, **streams: Any) -> subprocess.CompletedProcess[str]:
-    """Runs the command, or some Python code, in a process of its own."""
-    start = ["-m", "numbaops"] if code is None else ["-c", code]
-    path = os.pathsep.join([str(Path(run_module.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "TERM": "xterm"}
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
-    return subprocess.run([sys.executable, *start, *map(str, arguments)], text=True, env=environment, timeout=120, check=False, **streams)
-
-
-def value_info(name: str, element_type: int = TensorProto.FLOAT, shape: Sequence[Any] | None = ("N", 2)) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, element_type, shape)
-
-
-def save_model(
-    path: Path,
-    nodes: list[onnx.NodeProto],
-    inputs: list[onnx.ValueInfoProto],
-    outputs: list[onnx.ValueInfoProto],
-    initializers: Sequence[TensorProto] = (),
-) -> Path:
-    graph = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
-    return path
-
-
-def save_tensor(path: Path, array: np.ndarray, name: str = "") -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(numpy_helper.from_array(array, name).SerializeToString())
 
 
 @pytest.fixture
@@ -121,10 +78,16 @@ STATISTICS = {"min": -1.0, "mean": 0.875, "max": 2.5}
 # ---------------------------------------------------------------------------------------------------- the command as a whole
 
 
+HEAVY = "import sys; from numbaops.cli import main; main(['{}']); print([m for m in ('numpy', 'numba', 'onnx') if m in sys.modules])"
+
+
 def test_help_lists_the_commands_and_loads_no_library_that_takes_time() -> None:
-    code = "import sys; from numbaops.cli import main; main(['--help']); print([m for m in ('numpy', 'numba', 'onnx') if m in sys.modules])"
-    result = process(code=code)
-    assert [name for name in ("run", "ops", "info", "warmup", "--version", "--debug") if name not in result.stdout] == []
+    result = process(code=HEAVY.format("--help"))
+    assert [
+        name
+        for name in ("run", "ops", "info", "warmup", "check", "bench", "completion", "--version", "--debug", "130")
+        if name not in result.stdout
+    ] == []
     assert result.stdout.splitlines()[-1] == "[]"
 
 
@@ -136,17 +99,24 @@ def test_without_the_extra_one_line_says_what_to_install(missing: str) -> None:
     assert result.stderr == f'numbaops: error: the numbaops command needs its "cli" extra: {install}\n'
 
 
-def test_version(command: Command) -> None:
-    result = command("--version")
-    assert result.status == 0
-    assert result.out.startswith("numbaops ")
+def test_version_loads_no_library_that_takes_time() -> None:
+    assert process(code=HEAVY.format("--version")).stdout.splitlines() == [f"numbaops {numbaops.__version__}", "[]"]
 
 
-@pytest.mark.parametrize("arguments", [(), ("run", "--help"), ("ops", "--help"), ("info", "--help"), ("warmup", "--help")], ids=" ".join)
-def test_help_fits_80_columns(command: Command, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("arguments", [(), *((name, "--help") for name in COMMANDS)], ids=" ".join)
+def test_help_has_examples_and_fits_80_columns(command: Command, arguments: tuple[str, ...]) -> None:
     result = command(*arguments)
     assert result.status == 0
     assert max(map(len, result.out.splitlines())) <= 80
+    _, found, examples = result.out.partition("\nExamples")
+    name = " ".join(arguments[:1])
+    assert found
+    assert re.search(rf"^(\w+=1 )?numbaops {name}", examples, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_json(command: Command, name: str) -> None:
+    assert "--json" in command(name, "--help").out
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("ops",)], ids=" ".join)
@@ -155,14 +125,6 @@ def test_no_color(command: Command, monkeypatch: pytest.MonkeyPatch, arguments: 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     assert colours.findall(command(*arguments).out) == []
-
-
-def one_line_error(result: Result, status: int = 1) -> str:
-    """The text of an error, checked to be one line and no traceback."""
-    assert result.status == status
-    match = re.fullmatch(r"numbaops: error: (.+)\n", result.err)
-    assert match is not None, result.err
-    return match[1]
 
 
 @pytest.mark.parametrize(
@@ -232,11 +194,11 @@ def test_warnings_and_log_records_are_lines(command: Command, monkeypatch: pytes
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pipe that can be closed early")
-@pytest.mark.parametrize("form", [(), ("--json",)], ids=["table", "json"])
-def test_a_reader_that_leaves_early_is_no_error(form: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("arguments", [("ops",), ("ops", "--json"), ("bench", "--list"), ("completion", "bash"), ("--help",)], ids=" ".join)
+def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = process("ops", *form, stdout=writer)
+    done = process(*arguments, stdout=writer)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
 

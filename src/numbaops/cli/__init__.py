@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows the program's name; None takes them from ``sys.argv``.
 
     Returns:
-        The exit status: 0, 1 after an error, or 130 after Ctrl-C.
+        The exit status: 0, 1 after an error, 130 after Ctrl-C, or a command's own.
     """
 
     def command() -> int:

@@ -5,27 +5,52 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Sequence
+from json import dumps
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
-from numbaops.errors import InvalidValueError
+import numbaops
+from numbaops.errors import InvalidValueError, UnsupportedError
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Several = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
+Shell = Literal["bash", "zsh", "fish"]
+Peer = Literal["numpy", "ml_dtypes", "onnx.numpy_helper", "onnx.reference", "onnxruntime"]
+
+
+def _examples(*lines: str, heading: str = "Examples") -> str:
+    """Markdown of lines that stay lines."""
+    return f"**{heading}**\n\n" + "\\\n".join(lines)
 
 
 def _version() -> str:
-    from numbaops.cli.info import package_version
-
-    return f"numbaops {package_version('numbaops')}"
+    return f"numbaops {numbaops.__version__}"
 
 
 app = App(
     name="numbaops",
-    help="Evaluate ONNX models with NumPy arrays and Numba kernels.\n\nAn error is one line on stderr and exit status 1.",
+    help="Evaluate ONNX models with NumPy arrays and Numba kernels. numbaops COMMAND --help has the options and examples.",
+    help_epilogue="\n\n".join(
+        (
+            _examples(
+                "numbaops run model.onnx --dim N=8",
+                "numbaops check model.onnx",
+                "numbaops bench",
+            ),
+            _examples(
+                "0: it is done.",
+                "1: an error, in one line on stderr: wrong use, a file that is missing or no model, a failed evaluation, an output that "
+                "does not match the stored one; or the reader of the output has left.",
+                "3: numbaops check found something that is not fine.",
+                "130: interrupted by Ctrl-C.",
+                heading="Exit status",
+            ),
+            "Output has colours on a terminal only, and none if NO_COLOR is set; COLUMNS sets its width.",
+        )
+    ),
     version=_version,
     result_action="return_value",
     suppress_keyboard_interrupt=False,
@@ -63,7 +88,15 @@ def _launch(*tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=T
         raise
 
 
-@app.command
+@app.command(
+    help_epilogue=_examples(
+        "numbaops run",
+        "numbaops run model.onnx --input x=x.npy --save out.npz",
+        "numbaops run model.onnx --dim N=8 --repeat 10 --profile",
+        "numbaops run model.onnx --compare onnxruntime --json",
+        "numbaops run model.onnx --inputs test_data_set_0",
+    )
+)
 def run(
     model: Path | None = None,
     /,
@@ -117,7 +150,7 @@ def run(
     )
 
 
-@app.command
+@app.command(help_epilogue=_examples("numbaops ops", "numbaops ops --json"))
 def ops(*, json: Flag = False) -> None:
     """List the operators: versions, element types, attributes.
 
@@ -129,7 +162,7 @@ def ops(*, json: Flag = False) -> None:
     show_operators(as_json=json)
 
 
-@app.command
+@app.command(help_epilogue=_examples("numbaops info", "NUMBAOPS_NUM_THREADS=1 numbaops info --json"))
 def info(*, json: Flag = False) -> None:
     """Show versions, processor, threads, cache folder and memory settings.
 
@@ -141,7 +174,9 @@ def info(*, json: Flag = False) -> None:
     show_info(as_json=json)
 
 
-@app.command
+@app.command(
+    help_epilogue=_examples("numbaops warmup", "numbaops warmup model.onnx --dim N=8", "numbaops warmup --cache-dir /srv/kernels --json")
+)
 def warmup(model: Path | None = None, /, *, dim: Several = (), cache_dir: Path | None = None, json: Flag = False) -> None:
     """Compile kernels ahead of time and keep them in the cache folder: those that MODEL needs, or all.
 
@@ -157,3 +192,119 @@ def warmup(model: Path | None = None, /, *, dim: Several = (), cache_dir: Path |
     from numbaops.cli.info import warm_up
 
     warm_up(model, dims=dim, as_json=json)
+
+
+@app.command(
+    help_epilogue=_examples(
+        "numbaops check model.onnx",
+        "numbaops check model.onnx --dim batch=8 --dim length=128",
+        "numbaops check model.onnx --json",
+    )
+)
+def check(model: Path, /, *, dim: Several = (), json: Flag = False) -> int:
+    """Show what a model needs, and who would run each of its operators, without running it.
+
+    Its operators by version, with the names of nodes that onnx.reference would run or nobody; inputs and outputs; whether its external
+    data are there; what onnx.checker says of it; the memory of its weights, and, as far as shapes are known, of the values between its
+    nodes if each is freed after its last use. Weights are not read, so that a model may be of any size.
+
+    The exit status is 3 if an operator is unsupported, external data are missing or onnx.checker refuses the model.
+
+    Args:
+        model: An ONNX model; its external data is looked for beside it.
+        dim: NAME=SIZE, the size of a symbolic dimension of the inputs; without it, sizes that depend on it are unknown. May be given
+            several times.
+        json: Print JSON, with the names of all nodes, instead of tables.
+    """
+    from numbaops.cli.check import check_model
+
+    return check_model(model, dims=dim, as_json=json)
+
+
+@app.command(
+    help_epilogue=_examples(
+        "numbaops bench",
+        "numbaops bench --filter conversions --filter MatMul --seconds 10",
+        "numbaops bench model.onnx --dim N=8 --beside onnxruntime",
+        "numbaops bench --json > here.json",
+    )
+)
+def bench(
+    model: Path | None = None,
+    /,
+    *,
+    filter: Several = (),
+    beside: Annotated[tuple[Peer, ...], Parameter(negative="", show_default=False)] = (),
+    seconds: float | None = None,
+    input: Several = (),
+    inputs: Path | None = None,
+    dim: Several = (),
+    seed: int | None = None,
+    list: Flag = False,
+    json: Flag = False,
+) -> None:
+    """Measure numbaops beside NumPy, ml_dtypes, onnx.reference and, where it is installed, ONNX Runtime.
+
+    Operators, conversions, small models and parts of networks, among them those where others are faster; or MODEL, beside
+    onnx.reference and ONNX Runtime. All take turns in one process; medians are shown. What gives another answer than ours is named.
+    The first time takes longer, for kernels are compiled.
+
+    Args:
+        model: An ONNX model. Inputs that no file gives are drawn, as by numbaops run.
+        filter: Only cases with this in their name or group. May be given several times.
+        beside: Only beside this one. May be given several times.
+        seconds: Seconds of measuring in all; what is set up takes some more. [default: 45; 10 for a MODEL]
+        input: NAME=FILE, an input of MODEL as for numbaops run.
+        inputs: Inputs of MODEL from a .npz file or a folder, as for numbaops run.
+        dim: NAME=SIZE, the size of a symbolic dimension of drawn inputs; else it is 1. May be given several times.
+        seed: Seed of the drawn inputs. [default: 0]
+        list: List the cases, and measure none.
+        json: Print JSON instead of a table and a plot.
+    """
+    from numbaops.cli.bench import bench as measure_and_print
+
+    measure_and_print(
+        model,
+        filters=filter,
+        beside=beside,
+        seconds=seconds,
+        input_files=input,
+        inputs=inputs,
+        dims=dim,
+        seed=seed,
+        list_only=list,
+        as_json=json,
+    )
+
+
+@app.command(help_epilogue=_examples("numbaops completion --install", "numbaops completion bash > /etc/bash_completion.d/numbaops"))
+def completion(shell: Shell | None = None, /, *, install: Flag = False, json: Flag = False) -> None:
+    """Print the script with which a shell completes numbaops' commands and options, or install it.
+
+    Args:
+        shell: The shell. [default: the one that this runs in]
+        install: Write the script where the shell looks for it, and for bash and zsh a line into .bashrc or .zshrc that loads it.
+        json: Print JSON: the script, or the file it was written to.
+    """
+    if shell is None:
+        shell = _shell()
+    if install:
+        facts = {"shell": shell, "file": str(app.install_completion(shell=shell))}
+        text = f"installed in {facts['file']}; it works in a new shell"
+    else:
+        facts = {"shell": shell, "script": app.generate_completion(shell=shell)}
+        text = facts["script"]
+    print(dumps(facts, indent=2) if json else text)
+
+
+def _shell() -> Shell:
+    from cyclopts.completion.detect import detect_shell
+
+    try:
+        found = detect_shell()
+    except Exception:  # a class of its own that moves about
+        found = None
+    for name in get_args(Shell):
+        if name == found:
+            return name  # type: ignore[no-any-return]
+    raise UnsupportedError(f"which shell this is cannot be told; allowed: {', '.join(get_args(Shell))}")

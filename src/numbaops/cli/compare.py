@@ -87,22 +87,34 @@ def _errors(ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.where(same, 0.0, np.where(np.isnan(errors), math.inf, errors)), np.abs(theirs)
 
 
-def load_peer(name: str, model: onnx.ModelProto, path: Path) -> Run:
-    """The model, ready to run in ``"reference"`` or ``"onnxruntime"``."""
+def load_peer(name: str, model: onnx.ModelProto, path: Path, *, asked: str, threads: int | None = None) -> Run:
+    """The model, ready to run in ``"reference"`` or ``"onnxruntime"``.
+
+    Args:
+        name: which of them.
+        model: the model.
+        path: its file.
+        asked: how an error begins, e.g. ``--compare reference``.
+        threads: for ONNX Runtime, which else chooses.
+
+    Raises:
+        UnsupportedError: it is not installed, or does not take a type that goes in.
+        EvaluationError: it cannot load the model; also when it is run, if it cannot do that.
+    """
     try:
-        run = _load_reference(model) if name == "reference" else _load_onnxruntime(model, path)
-    except UnsupportedError:
-        raise
+        run = _load_reference(model) if name == "reference" else _load_onnxruntime(model, path, threads)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{asked}: {error}") from error
     except Exception as error:
-        raise EvaluationError(f"--compare {name}: it cannot load the model: {error}") from error
+        raise EvaluationError(f"{asked}: it cannot load the model: {error}") from error
 
     def checked(feeds: Mapping[str, Any]) -> list[Any]:
         try:
             return run(feeds)
-        except UnsupportedError:
-            raise
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{asked}: {error}") from error
         except Exception as error:
-            raise EvaluationError(f"--compare {name}: it cannot run the model: {type(error).__name__}: {error}") from error
+            raise EvaluationError(f"{asked}: it cannot run the model: {type(error).__name__}: {error}") from error
 
     return checked
 
@@ -112,14 +124,31 @@ def _load_reference(model: onnx.ModelProto) -> Run:
     return lambda feeds: list(evaluator.run(None, dict(feeds)))
 
 
-def _load_onnxruntime(model: onnx.ModelProto, path: Path) -> Run:
+def onnxruntime_session(source: Path | bytes, threads: int | None = None) -> Any:
+    """An ONNX Runtime session on the CPU.
+
+    Args:
+        source: a model's file, or its content.
+        threads: for its operators; None leaves that to it.
+
+    Raises:
+        UnsupportedError: it is not installed.
+    """
     try:
         import onnxruntime
     except ModuleNotFoundError as error:
-        raise UnsupportedError("--compare onnxruntime: ONNX Runtime is not installed: pip install onnxruntime") from error
+        raise UnsupportedError("ONNX Runtime is not installed: pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its errors are raised as well; its warnings are about the model's age
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(source if isinstance(source, bytes) else str(source), options, providers=["CPUExecutionProvider"])
+
+
+def _load_onnxruntime(model: onnx.ModelProto, path: Path, threads: int | None) -> Run:
+    session = onnxruntime_session(path, threads)
+    import onnxruntime
+
     types = {value.name: BY_CODE.get(value.type.tensor_type.elem_type) for value in (*model.graph.input, *model.graph.output)}
     names = [value.name for value in model.graph.output]
     as_values = any(types[name] is BY_NAME["bfloat16"] for name in names)  # which it cannot turn into arrays itself
@@ -128,7 +157,7 @@ def _load_onnxruntime(model: onnx.ModelProto, path: Path) -> Run:
         if not isinstance(value, np.ndarray) or (row := of_dtype(value.dtype)).kind == "string":
             return value
         if row.packed:
-            raise UnsupportedError(f"--compare onnxruntime: it takes no input of type {row} from NumPy")
+            raise UnsupportedError(f"it takes no input of type {row} from NumPy")
         if row.dtype.type.__module__ != "numpy":
             bits = np.ascontiguousarray(value).view(f"u{value.itemsize}")
             return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, row.code)

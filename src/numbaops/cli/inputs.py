@@ -68,11 +68,11 @@ def collect(
     for declared in inputs:
         if declared.name in feeds:
             check_declared(f"input {declared.name!r}", feeds[declared.name], declared.type)
-    dimensions = _dimensions(inputs, feeds, sizes)
+    known = dimensions(inputs, feeds, sizes)
     for position, declared in enumerate(inputs):
         if declared.required and declared.name not in feeds:
             # A stream for each input: giving one of them by file leaves the others as they were.
-            feeds[declared.name] = draw(declared.type, dimensions, np.random.default_rng([seed, position]), declared.name)
+            feeds[declared.name] = draw(declared.type, known, np.random.default_rng([seed, position]), declared.name)
             origin[declared.name] = "drawn"
     return feeds, origin
 
@@ -121,8 +121,14 @@ def _known_size(dim: onnx.TensorShapeProto.Dimension) -> int | None:
     return int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value >= 0 else None
 
 
-def _dimensions(inputs: Sequence[Declared], feeds: Mapping[str, Any], sizes: Iterable[str]) -> dict[str, int]:
-    """Sizes of the symbolic dimensions: from the command line, else from the inputs that are given."""
+def dimensions(inputs: Sequence[Declared], feeds: Mapping[str, Any], sizes: Iterable[str]) -> dict[str, int]:
+    """Sizes of the symbolic dimensions of inputs.
+
+    Args:
+        inputs: what the model declares.
+        feeds: the inputs that are given, whose sizes count.
+        sizes: ``NAME=SIZE`` each, which come before.
+    """
     symbols = {dim.dim_param for one in inputs for dim in one.type.tensor_type.shape.dim if dim.dim_param}
     found: dict[str, int] = {}
     for text in sizes:
@@ -189,25 +195,37 @@ def _at(position: int, declared: Sequence[Declared], where: str, what: str = "in
     return declared[position]
 
 
-def _type_text(declared: onnx.TypeProto) -> str:
-    """A declared type for people, e.g. ``float (N, 3, 224, 224)``."""
+def type_text(declared: onnx.TypeProto) -> str:
+    """A declared type for people, e.g. ``float``, without the shape."""
     kind = declared.WhichOneof("value")
+    if kind == "sequence_type":
+        return f"seq({type_text(declared.sequence_type.elem_type)})"
+    if kind == "optional_type":
+        return f"optional({type_text(declared.optional_type.elem_type)})"
     if kind != "tensor_type":
         return (kind or "no type").removesuffix("_type").replace("_", " ")
+    row = BY_CODE.get(declared.tensor_type.elem_type)
+    return row.name if row is not None else "any type"
+
+
+def shape_text(declared: onnx.TypeProto) -> str:
+    """A declared shape for people, e.g. ``(N, 3, 224, 224)``; "" of what is no tensor."""
+    if declared.WhichOneof("value") != "tensor_type":
+        return ""
     tensor = declared.tensor_type
-    row = BY_CODE.get(tensor.elem_type)
-    name = row.name if row is not None else "any type"
     if not tensor.HasField("shape"):
-        return f"{name} of any shape"
+        return "of any shape"
     sizes = [dim.dim_param or (str(dim.dim_value) if dim.HasField("dim_value") else "?") for dim in tensor.shape.dim]
-    return f"{name} ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
 def _list_inputs(declared: Sequence[Declared]) -> str:
     """The inputs that a run needs; the weights of an old model, which are inputs as well, would bury them."""
     needed = [one for one in declared if one.required] or list(declared)
     more = len(declared) - len(needed)
-    return _list(f"{one.name!r}: {_type_text(one.type)}" for one in needed) + (f" (and {more} with a default)" if more else "")
+    return _list(f"{one.name!r}: {type_text(one.type)} {shape_text(one.type)}".rstrip() for one in needed) + (
+        f" (and {more} with a default)" if more else ""
+    )
 
 
 def _list(names: Iterable[str]) -> str:

@@ -40,7 +40,7 @@ def _plain(value: Any) -> Any:
 
 def print_line(text: str) -> None:
     """Write one paragraph to stdout, broken between words at the console's width."""
-    _console().print(Text(text))
+    console().print(Text(text))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str] = (), headings: bool = True) -> None:
@@ -58,10 +58,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, number
         table.add_column(heading, justify="right" if right else "left", no_wrap=right, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # as Text: a "[...]" in a name is no markup
-    _console().print(table)
+    console().print(table)
 
 
-def _console() -> Console:
+def console() -> Console:
+    """Where tables and lines go."""
     return Console(highlight=False)
 
 
@@ -76,7 +77,9 @@ def steps(what: str) -> Iterator[Callable[[int, int, str], None]]:
         A function to call with the number done, the number in all, and the item's name.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(), refresh_per_second=5) as bar:
+    stderr = Console(stderr=True)
+    stderr.width -= 2  # for the ^C of a terminal, which would else break the line, and leave one of the two there
+    with Progress(*columns, console=stderr, transient=True, disable=not sys.stderr.isatty(), refresh_per_second=5) as bar:
         task = bar.add_task(what, total=None)
 
         def show(done: int, total: int, name: str) -> None:
@@ -192,6 +195,16 @@ def seconds(value: float) -> str:
         if value < limit:
             return f"{value * factor:.3g} {unit}"
     return f"{value:.3g} s" if value < 100 else f"{value:.0f} s"
+
+
+def size(number_of_bytes: int) -> str:
+    """A number of bytes with a unit that suits it."""
+    if number_of_bytes < 1 << 10:
+        return count(number_of_bytes, "byte")
+    for limit, unit in ((1 << 20, "KiB"), (1 << 30, "MiB")):
+        if number_of_bytes < limit:
+            return f"{number_of_bytes / (limit >> 10):.4g} {unit}"
+    return f"{number_of_bytes / (1 << 30):.4g} GiB"
 
 
 def count(number_of: int, what: str) -> str:

@@ -71,7 +71,7 @@ def run_model(
             feeds, origin = collect(declared_inputs(model), source=inputs, files=input_files, sizes=dims, seed=seed or 0)
             expected = stored_outputs(inputs, declared_outputs(model)) if inputs is not None and inputs.is_dir() else {}
             job = Job(path.name, feeds, origin, expected)
-        peer, peer_load_seconds = _timed(lambda: load_peer(compare, model, file)) if compare else (None, 0.0)
+        peer, peer_load_seconds = _timed(lambda: load_peer(compare, model, file, asked=f"--compare {compare}")) if compare else (None, 0.0)
         best = peer_best = float("inf")
         theirs: list[Any] = []
         for number in range(1, runs + 1):  # in turns, so that a busy moment of the machine meets both
