@@ -115,7 +115,7 @@ def generic() -> dict[str, str]:
     return {"NUMBA_CPU_NAME": line[1], "NUMBA_CPU_FEATURES": line[2]}
 
 
-@pytest.mark.parametrize("processor", ["this one", "a generic one"])
+@pytest.mark.parametrize("processor", ["this one", pytest.param("a generic one", marks=pytest.mark.slow)])
 def test_read_only_cache(processor: str, tmp_path: Path) -> None:
     pytest.importorskip("cyclopts")
     environment = generic() if processor == "a generic one" else {}
