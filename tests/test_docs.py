@@ -112,7 +112,7 @@ def commands() -> dict[str, str]:
     return found
 
 
-LONG = ("numbaops warmup",)  # minutes
+LONG = ("numbaops warmup",)  # every kernel
 
 
 @pytest.mark.parametrize("command", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in commands()])
