@@ -400,7 +400,7 @@ def test_oldest_versions_are_the_lower_bounds() -> None:
 
 def test_extras_agree() -> None:
     extras = tomllib.loads(project_file("pyproject.toml"))["project"]["optional-dependencies"]
-    assert set(extras) == {"cli", "test", "bench", "dev"}
+    assert set(extras) == {"cli", "test", "bench", "docs", "dev"}
     used = {
         found.module
         for module, path in MODULES.items()
