@@ -90,6 +90,9 @@ BAD = {
     "operator-of-a-later-opset": Bad(
         "g (x) => (y) { y = Gelu(x) }", UnsupportedError, r"Gelu \(node 'y'\): the operator does not exist at opset 12", 12
     ),
+    "operator-of-a-later-opset-that-onnx.reference-runs": Bad(
+        "g (x) => (y) { y = Celu(x) }", UnsupportedError, r"Celu \(node 'y'\): the operator does not exist at opset 11", 11
+    ),
     "own-operator-of-a-later-opset": Bad("g (x) => (y) { y = EyeLike(x) }", UnsupportedError, "EyeLike.*opset 8", 8),
     "unknown-attribute": Bad(
         "g (x) => (y) { y = Neg <zz = 1> (x) }", InvalidValueError, r"Neg-13 \(node 'y'\): there is no attribute 'zz'"

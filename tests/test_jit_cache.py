@@ -487,7 +487,7 @@ def test_warm_up_compiles_all_signatures_and_tells(warm: tuple[Path, Any]) -> No
     assert [(done, all_) for done, all_, _ in said["calls"]] == [(number, total) for number in range(total + 1)]
     assert {name for _, _, name in said["calls"][:-1]} >= {"fill", "stream", "write_diagonal", "pack", "unpack", "fill_packed"}
     folder_of_kernels = Path(numbaops.__file__).with_name("kernels")
-    names = {path.stem for path in folder_of_kernels.glob("*.py") if "\n@kernel(f\"" in (text := path.read_text()) or '\n@kernel("' in text}
+    names = {path.stem for path in folder_of_kernels.glob("*.py") if '\n@kernel(f"' in (text := path.read_text()) or '\n@kernel("' in text}
     assert set(said["modules"]) >= {f"numbaops.kernels.{name}" for name in names}
     assert len(files(folder)) >= total
 

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, parser
 
 import numbaops
 from drawn import elementwise
@@ -401,3 +401,24 @@ def test_inputs_stay_and_outputs_are_new() -> None:
 def test_onnx_node_cases(node_cases: list[Any]) -> None:
     alone = [case for case in node_cases if len(case.model.graph.node) == 1]
     assert assert_node_cases(alone, *{leaf.op_type for leaf in LEAVES}) > 250
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "Max(x, z)",
+        "Min(x, z)",
+        "Sum(x, z)",
+        "Mean(x, z)",
+        "Where(m, x, z)",
+        "PRelu(x, z)",
+        "Add(x, z)",
+        "Div(x, z)",
+        "Mod <fmod = 1> (x, z)",
+    ],
+)
+def test_inputs_of_several_types(node: str) -> None:
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (bool[1] m, float[1] x, double[1] z) => (y) {{ y = {node} }}'
+    evaluator = numbaops.ReferenceEvaluator(parser.parse_model(text))
+    with pytest.raises(numbaops.InvalidTypeError, match="float32 and float64"):
+        evaluator.run(None, {"m": np.ones(1, bool), "x": np.ones(1, np.float32), "z": np.ones(1)})

@@ -58,3 +58,14 @@ def stage_dtype(code: int, attribute: str) -> np.dtype[Any]:
 def rounded(wide: Array, dtype: np.dtype[Any]) -> Array:
     """``wide`` rounded to a narrower type, still in a type to compute in."""
     return wide if dtype.itemsize >= wide.dtype.itemsize else wide.astype(dtype).astype(wide.dtype)
+
+
+def check_same_type(first: Array, *others: Array) -> None:
+    """Refuse inputs of several element types where the operator has one for all.
+
+    Raises:
+        InvalidTypeError: they differ.
+    """
+    for each in others:
+        if each.dtype != first.dtype:
+            raise InvalidTypeError(f"the element types are {first.dtype} and {each.dtype}; allowed: equal ones")

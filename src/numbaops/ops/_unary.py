@@ -18,7 +18,7 @@ from numbaops.errors import InvalidValueError
 from numbaops.ops._erf import erf
 from numbaops.ops._legacy import with_consumed_inputs
 from numbaops.ops._maps import mapped_ufunc, mapping, relu_of_halves, rounding_once
-from numbaops.ops._precision import narrowed, widened
+from numbaops.ops._precision import check_same_type, narrowed, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 
@@ -184,6 +184,7 @@ def shrink(x: Array, bias: float = 0.0, lambd: float = 0.5) -> Array:
 
 def prelu(x: Array, slope: Array) -> Array:
     """PRelu: x, and slope * x below 0; slope is stretched to the shape of x."""
+    check_same_type(x, slope)
     y = _prelu(x, slope)
     if y.shape != x.shape:
         raise InvalidValueError(f"slope has the shape {list(slope.shape)}; allowed: what broadcasts to {list(x.shape)}", attribute="slope")

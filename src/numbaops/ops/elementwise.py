@@ -14,11 +14,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from numbaops.errors import InvalidTypeError, InvalidValueError
+from numbaops.errors import InvalidValueError
 from numbaops.ops import _unary
 from numbaops.ops._legacy import with_consumed_inputs, with_limited_broadcast
 from numbaops.ops._maps import by_blocks, rounding_once
-from numbaops.ops._precision import HALVES, narrowed, widened
+from numbaops.ops._precision import HALVES, check_same_type, narrowed, widened
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 
@@ -27,8 +27,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 def divide(a: Array, b: Array) -> Array:
     """Div: the quotient; of integers it is truncated."""
-    if a.dtype != b.dtype:
-        raise InvalidTypeError(f"the element types are {a.dtype} and {b.dtype}; allowed: equal ones")
+    check_same_type(a, b)
     quotient: Array
     if a.dtype.kind == "i":
         quotient = np.floor_divide(a - np.fmod(a, b), b)
@@ -76,26 +75,38 @@ def _folded(ufunc: np.ufunc) -> Callable[..., Array]:
     halves = functools.partial(by_blocks, ufunc)
 
     def fold(*data: Array) -> Array:
+        check_same_type(*data)
         return functools.reduce(halves if data[0].dtype in HALVES else ufunc, data) if len(data) > 1 else data[0].copy()
 
     return fold
 
 
-@rounding_once
 def total(*data: Array) -> Array:
     """Sum: of any number of tensors."""
+    check_same_type(*data)
+    return _total(*data)
+
+
+@rounding_once
+def _total(*data: Array) -> Array:
     return functools.reduce(np.add, data) if len(data) > 1 else data[0].copy()
 
 
-@rounding_once
 def mean(*data: Array) -> Array:
     """Mean: of any number of tensors."""
-    y: Array = total(*data) / len(data)
+    check_same_type(*data)
+    return _mean(*data)
+
+
+@rounding_once
+def _mean(*data: Array) -> Array:
+    y: Array = _total(*data) / len(data)
     return y
 
 
 def where(condition: Array, x: Array, y: Array) -> Array:
     """Where: an element of ``x`` where the condition holds, else one of ``y``."""
+    check_same_type(x, y)
     return np.where(condition, x, y)
 
 
