@@ -12,8 +12,9 @@ import pytest
 
 import numbaops
 from numbaops.kernels import products
-from numbaops.ops import _direct, convolution, linear
-from numbaops.ops._direct import Convolution, few_windows, multiplied
+from numbaops.ops import _direct, _products, convolution, linear
+from numbaops.ops._direct import Convolution, few_windows
+from numbaops.ops._products import multiplied
 from numbaops.ops._windows import columns, windows
 from numbaops.ops.convolution import Conv
 from numbaops.runtime import threads
@@ -171,7 +172,7 @@ MATRICES = [
 
 @pytest.mark.parametrize(("first", "second"), MATRICES, ids=str)
 def test_products_of_matrices(first: tuple[int, ...], second: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_direct, "MATRIX_FROM", 0)
+    monkeypatch.setattr(_products, "MATRIX_FROM", 0)
     a, b = drawn(*first), drawn(*second)
     for x, y in ((a, b), (a.swapaxes(-1, -2).copy().swapaxes(-1, -2), b.swapaxes(-1, -2).copy().swapaxes(-1, -2))):
         got = multiplied(x, y)
@@ -183,7 +184,7 @@ def test_products_of_matrices(first: tuple[int, ...], second: tuple[int, ...], m
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_products_in_several_threads(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "thread_count", lambda: count)
-    monkeypatch.setattr(_direct, "thread_count", lambda: count)
+    monkeypatch.setattr(_products, "thread_count", lambda: count)
     monkeypatch.setattr(threads, "MINIMUM_SHARE", 1)
     a, b = drawn(3, 70, 90), drawn(3, 90, 110)
     np.testing.assert_array_equal(multiplied(a, b), a.astype(np.float64) @ b.astype(np.float64))

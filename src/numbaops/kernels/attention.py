@@ -13,8 +13,7 @@ import numpy as np
 
 from numbaops.kernels.functions import chosen, exp, quotient, tanh
 from numbaops.kernels.matrices import pack_rows, turn_lines
-from numbaops.kernels.products import TERMS
-from numbaops.kernels.products import _tile as tile
+from numbaops.kernels.products import TERMS, tile
 from numbaops.kernels.vectors import COLUMNS, LANES, PITCH, ROWS
 from numbaops.runtime.jit import kernel
 

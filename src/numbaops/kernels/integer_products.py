@@ -14,8 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from numbaops.kernels.vectors import LANES
-from numbaops.kernels.vectors import _data as data_of
+from numbaops.kernels.vectors import LANES, data_of
 from numbaops.runtime.jit import kernel
 
 AVAILABLE = (

@@ -14,11 +14,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from numbaops.kernels.products import FEW_BLOCKS, TERMS
-from numbaops.kernels.products import _tile as tile
-from numbaops.kernels.vectors import COLUMNS, LANES, PITCH, ROWS, copy_line, dots_of_lanes
-from numbaops.kernels.vectors import _data as data_of
-from numbaops.kernels.vectors import _line as line_at
+from numbaops.kernels.products import FEW_BLOCKS, TERMS, tile
+from numbaops.kernels.vectors import COLUMNS, LANES, PITCH, ROWS, copy_line, data_of, dots_of_lanes, line_at
 from numbaops.runtime.jit import kernel
 
 _FLOATS, _INTS, _TABLE = "float32[::1]", "int64[::1]", "int64[:, ::1]"

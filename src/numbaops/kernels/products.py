@@ -123,7 +123,7 @@ def panel_channels(taps: int, channels: int) -> int:
     f"void(int64, {_FLOATS}, int64, {_FLOATS}, int64, {_INTS}, int64, {_FLOATS}, int64, {_FLOATS}, int64, int64, boolean, boolean, "
     f"{_FLOATS}, float32, float32)"
 )
-def _tile(
+def tile(
     kind: int,
     w: Any,
     w_at: int,
@@ -249,7 +249,7 @@ def convolve(
                 else:
                     source, given, kind = panel, 0, min(3, -(-length // LANES))
                 if rows == ROWS and length == COLUMNS:
-                    _tile(
+                    tile(
                         kind,
                         weights,
                         weight,
@@ -280,7 +280,7 @@ def convolve(
                         for row in range(rows):
                             for column in range(length):
                                 scratch[row * COLUMNS + column] = out[at + row * windows + column]
-                    _tile(
+                    tile(
                         kind,
                         weights,
                         weight,

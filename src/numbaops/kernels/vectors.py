@@ -49,11 +49,11 @@ def _splat(builder: Any, number: Any, lanes: int = LANES) -> Any:
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
 
 
-def _line(builder: Any, base: Any, offset: Any) -> Any:
+def line_at(builder: Any, base: Any, offset: Any) -> Any:
     return builder.bitcast(builder.gep(base, [offset]), _VECTOR.as_pointer())
 
 
-def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
     return context.make_array(kind)(context, builder, array).data
 
 
@@ -99,7 +99,7 @@ def _make_tile(rows: int, vectors: int, pitch: int | None) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             w, w_at, x, x_at, table, count, between, b, b_at, y, y_at, apart, out_between, goes_on, ends, added, least, most = arguments
-            w, x, table, b, y = (_data(context, builder, kind, each) for kind, each in zip(arrays, (w, x, table, b, y), strict=True))
+            w, x, table, b, y = (data_of(context, builder, kind, each) for kind, each in zip(arrays, (w, x, table, b, y), strict=True))
             added_array = context.make_array(residual)(context, builder, added)
             adds = builder.icmp_signed(">", added_array.nitems, _INT(0))
             w, x, b, y, r = (builder.gep(base, [at]) for base, at in ((w, w_at), (x, x_at), (b, b_at), (y, y_at), (added_array.data, y_at)))
@@ -114,7 +114,7 @@ def _make_tile(rows: int, vectors: int, pitch: int | None) -> Any:
                 with then:
                     for row in range(rows):
                         for vector in range(vectors):
-                            builder.store(builder.load(_line(builder, y, places[row][vector]), align=4), sums[row][vector])
+                            builder.store(builder.load(line_at(builder, y, places[row][vector]), align=4), sums[row][vector])
                 with otherwise:
                     for row in range(rows):
                         start = _splat(builder, builder.load(builder.gep(b, [_INT(row)])))
@@ -124,7 +124,7 @@ def _make_tile(rows: int, vectors: int, pitch: int | None) -> Any:
                 at = builder.load(builder.gep(table, [loop.index])) if pitch is None else builder.mul(loop.index, _INT(pitch))
                 line = builder.gep(x, [at])
                 weight = builder.gep(w, [builder.mul(loop.index, _INT(rows))])
-                given = [builder.load(_line(builder, line, builder.mul(between, _INT(vector))), align=4) for vector in range(vectors)]
+                given = [builder.load(line_at(builder, line, builder.mul(between, _INT(vector))), align=4) for vector in range(vectors)]
                 for row in range(rows):
                     factor = _splat(builder, builder.load(builder.gep(weight, [_INT(row)])))
                     for vector in range(vectors):
@@ -134,14 +134,14 @@ def _make_tile(rows: int, vectors: int, pitch: int | None) -> Any:
             with builder.if_then(ends):
                 with builder.if_then(adds):
                     for total, place in every:
-                        builder.store(builder.fadd(builder.load(total), builder.load(_line(builder, r, place), align=4)), total)
+                        builder.store(builder.fadd(builder.load(total), builder.load(line_at(builder, r, place), align=4)), total)
                 limits = (("<", _splat(builder, least)), (">", _splat(builder, most)))
                 for total, _ in every:
                     for beyond, limit in limits:
                         number = builder.load(total)
                         builder.store(builder.select(builder.fcmp_ordered(beyond, number, limit), limit, number), total)
             for total, place in every:
-                builder.store(builder.load(total), _line(builder, y, place), align=4)
+                builder.store(builder.load(total), line_at(builder, y, place), align=4)
             return context.get_dummy_value()
 
         return types.void(*kinds, *rest), generate
@@ -164,7 +164,7 @@ def _make_dots(lanes: int, spread: bool) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             a, a_at, b, b_at, between, number, y = arguments
-            a, b, y = (_data(context, builder, kind, each) for kind, each in ((first, a), (second, b), (out, y)))
+            a, b, y = (data_of(context, builder, kind, each) for kind, each in ((first, a), (second, b), (out, y)))
             a, b = builder.gep(a, [a_at]), builder.gep(b, [b_at])
             name = f"llvm.fma.v{lanes}f32"
             multiply_add = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
@@ -211,7 +211,7 @@ def _copies(every: int) -> Any:
     def copy_part(typing_context: Any, out: Any, out_at: Any, x: Any, x_at: Any, count: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             y, y_at, given, given_at, number = arguments
-            source, target = _data(context, builder, x, given), _line(builder, _data(context, builder, out, y), y_at)
+            source, target = data_of(context, builder, x, given), line_at(builder, data_of(context, builder, out, y), y_at)
             line = _read(builder, source, given_at, every)
             wide = builder.trunc(number, ir.IntType(32))
             counts = ir.Constant(ir.VectorType(ir.IntType(32), LANES), ir.Undefined)
@@ -229,8 +229,8 @@ def _copies(every: int) -> Any:
     def copy_line(typing_context: Any, out: Any, out_at: Any, x: Any, x_at: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             y, y_at, given, given_at = arguments
-            line = _read(builder, _data(context, builder, x, given), given_at, every)
-            builder.store(line, _line(builder, _data(context, builder, out, y), y_at), align=4)
+            line = _read(builder, data_of(context, builder, x, given), given_at, every)
+            builder.store(line, line_at(builder, data_of(context, builder, out, y), y_at), align=4)
             return context.get_dummy_value()
 
         return types.void(out, types.intp, x, types.intp), generate
@@ -240,7 +240,7 @@ def _copies(every: int) -> Any:
 
 def _read(builder: Any, source: Any, at: Any, every: int) -> Any:
     """``LANES`` numbers, the first of each ``every``."""
-    lines = [builder.load(_line(builder, source, builder.add(at, _INT(number * LANES))), align=4) for number in range(every)]
+    lines = [builder.load(line_at(builder, source, builder.add(at, _INT(number * LANES))), align=4) for number in range(every)]
     if every == 1:
         return lines[0]
     return builder.shuffle_vector(*lines, ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(range(0, 2 * LANES, 2))))
@@ -252,7 +252,7 @@ def clear_line(typing_context: Any, out: Any, out_at: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         y, y_at = arguments
-        builder.store(ir.Constant(_VECTOR, [0.0] * LANES), _line(builder, _data(context, builder, out, y), y_at), align=4)
+        builder.store(ir.Constant(_VECTOR, [0.0] * LANES), line_at(builder, data_of(context, builder, out, y), y_at), align=4)
         return context.get_dummy_value()
 
     return types.void(out, types.intp), generate

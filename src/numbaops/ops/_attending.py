@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numbaops.ops._direct import LEAST_ROWS, SHARES, flat_memory
 from numbaops.ops._precision import narrowed, widened
+from numbaops.ops._products import LEAST_ROWS, SHARES, flat_memory
 from numbaops.ops.base import Array
 from numbaops.runtime import memory
 from numbaops.runtime.threads import split, thread_count

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from numbaops.ops._direct import SHARES
+from numbaops.ops._products import SHARES
 from numbaops.ops.base import Array
 from numbaops.runtime import memory
 from numbaops.runtime.threads import split, thread_count

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numbaops.ops._direct import LEAST_ROWS, MATRIX_FROM, multiply_into
+from numbaops.ops._products import LEAST_ROWS, MATRIX_FROM, multiply_into
 from numbaops.ops.base import Array
 from numbaops.runtime import memory
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from numbaops.errors import InvalidValueError
 from numbaops.ops._convolving import add_bias, convolved, windows_of
-from numbaops.ops._direct import integers_convolved, limit_of
+from numbaops.ops._direct import Convolution, direct, few_windows
+from numbaops.ops._products import EXACT, limit_of
 from numbaops.ops._windows import Axis
 from numbaops.ops.base import Array
 
@@ -88,3 +90,26 @@ def qlinear_conv(
     limits = np.iinfo(y_zero_point.dtype)
     # fmax, for NaN gives the lowest value, as QuantizeLinear has it
     return np.fmin(np.fmax(result, limits.min), limits.max).astype(y_zero_point.dtype)
+
+
+def integers_convolved(x: Array, w: Array, axes: tuple[Axis, ...], group: int, limit: int) -> Array | None:
+    """The convolution of integers, given as float32, modulo 2**32; None where the kernel does not serve.
+
+    Args:
+        x: ``[N, C, D1, ...]``.
+        w: ``[M, C / group, k1, ...]``.
+        axes: the windows.
+        group: groups of channels.
+        limit: what the product of an element of ``x`` and one of ``w`` does not exceed.
+    """
+    each = EXACT // max(1, limit) // max(1, math.prod(w.shape[2:]))  # channels of which sums are exact
+    if not each or not direct(x, w, axes):
+        return None
+    channels = w.shape[1]
+    total: Array | None = None
+    grouped = x.reshape(len(x), group, channels, *x.shape[2:])
+    for start in range(0, channels, each):
+        part = x if each >= channels else grouped[:, :, start : start + each].reshape(len(x), -1, *x.shape[2:])
+        found = Convolution(w[:, start : start + each], None, group, few_windows(axes))(part, axes).astype(np.int32)
+        total = found if total is None else np.add(total, found, out=total)
+    return total

@@ -10,8 +10,8 @@ import numpy as np
 
 from numbaops.errors import InvalidValueError
 from numbaops.ops._convolving import add_bias, kernel_of
-from numbaops.ops._direct import product
 from numbaops.ops._precision import widened
+from numbaops.ops._products import product
 from numbaops.ops._windows import AUTO_PADS, Axis, add_columns, both_pads, halves, positive, size_of, windows
 from numbaops.ops.base import Array
 

@@ -13,8 +13,8 @@ import numpy as np
 from numbaops.errors import InvalidValueError
 from numbaops.ops._attending import Sight, attended
 from numbaops.ops._attending import rotated as by_kernel
-from numbaops.ops._direct import product
 from numbaops.ops._precision import rounded, stage_dtype, working_dtype
+from numbaops.ops._products import product
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from numbaops.errors import InvalidValueError
 from numbaops.ops._convolving import add_bias, check_bias, check_groups, convolved, kernel_of, windows_of
-from numbaops.ops._direct import Convolution, direct, few_windows, product, representable
+from numbaops.ops._direct import Convolution, direct, few_windows, representable
 from numbaops.ops._precision import narrowed, widened
+from numbaops.ops._products import product
 from numbaops.ops._quantized_convolutions import conv_integer, qlinear_conv
 from numbaops.ops._reverse_convolutions import col2im, conv_transpose
 from numbaops.ops._windows import (

@@ -14,9 +14,9 @@ import numpy as np
 from numbaops.casting import cast
 from numbaops.errors import InvalidValueError
 from numbaops.ops._byte_products import bytes_multiplied
-from numbaops.ops._direct import integers_multiplied, limit_of, multiplied
 from numbaops.ops._einsum import contracted
 from numbaops.ops._precision import narrowed, wide_dtype, widened
+from numbaops.ops._products import integers_multiplied, limit_of, multiplied
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 

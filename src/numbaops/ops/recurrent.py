@@ -20,8 +20,8 @@ import numpy as np
 
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.ops._activations import Activation, Named, named_activations
-from numbaops.ops._direct import product
 from numbaops.ops._precision import narrowed, working_dtype
+from numbaops.ops._products import product
 from numbaops.ops._recurring import LaidOut, served
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
