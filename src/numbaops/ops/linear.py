@@ -6,6 +6,7 @@ onnx__Einsum.html, onnx__Det.html
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,10 @@ from numbaops.ops._precision import narrowed, wide_dtype, widened
 from numbaops.ops._products import integers_multiplied, limit_of, multiplied
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
+
+_FLOAT32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)
+_FEW = 1 << 12
+"""Elements of the one matrix times those of the other up to which int32 takes less time than floats and BLAS."""
 
 
 def matmul(a: Array, b: Array) -> Array:
@@ -116,6 +121,8 @@ def matmul_integer(a: Array, b: Array, a_zero_point: Array | None = None, b_zero
 
 
 def _product_of_integers(a: Array, b: Array, a_zero_point: Array | None, b_zero_point: Array | None) -> Array:
+    if a.itemsize == b.itemsize == 1 and a.size * b.size < _FEW:
+        return _product(_without(a, a_zero_point, 1, _INT32), _without(b, b_zero_point, 0, _INT32))
     y = bytes_multiplied(a, b, a_zero_point, b_zero_point)
     if y is not None:
         return y
@@ -126,10 +133,10 @@ def _product_of_integers(a: Array, b: Array, a_zero_point: Array | None, b_zero_
     return y
 
 
-def _without(x: Array, zero_point: Array | None, rows: int) -> Array:
-    """The distances from the zero point, as float32, which holds them all."""
-    wide = x.astype(np.float32)
-    return wide if zero_point is None else wide - _spread(zero_point, x, rows).astype(np.float32)
+def _without(x: Array, zero_point: Array | None, rows: int, dtype: np.dtype[Any] = _FLOAT32) -> Array:
+    """The distances from the zero point, in a type that holds them all."""
+    wide = x.astype(dtype)
+    return wide if zero_point is None else wide - _spread(zero_point, x, rows).astype(dtype)
 
 
 def _spread(parameter: Array, x: Array, rows: int) -> Array:
@@ -170,9 +177,15 @@ def qlinear_matmul(
     zero_point = _spread(y_zero_point, a, 1)
     if y_zero_point.dtype.kind not in "iu":
         return np.asarray(cast(y + zero_point.astype(np.float32), y_zero_point.dtype))
-    limits = np.iinfo(y_zero_point.dtype)
-    saturated: Array = np.clip(np.rint(y) + zero_point, limits.min, limits.max)
+    least, most = _limits(y_zero_point.dtype)
+    saturated: Array = np.minimum(np.maximum(np.rint(y) + zero_point, least), most)
     return saturated.astype(y_zero_point.dtype)
+
+
+@functools.cache
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return limits.min, limits.max
 
 
 def einsum(*operands: Array, equation: str) -> Array:
