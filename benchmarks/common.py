@@ -174,13 +174,14 @@ def in_turn(thunks: Sequence[Thunk], seconds: float, rounds: int = 5, sample: fl
     return times
 
 
-def runtime_session(model: str | bytes, threads: int, optimized: bool = True) -> Any:
+def runtime_session(model: str | bytes, threads: int, optimized: bool = True, spinning: bool = True) -> Any:
     """An ONNX Runtime session on CPU with default options but for the number of threads.
 
     Args:
         model: path, or a serialized model.
         threads: for its operators.
         optimized: whether graphs may be rewritten.
+        spinning: whether its idle threads may keep their CPUs busy for a while.
 
     Raises:
         NotImplementedError: onnxruntime is not installed.
@@ -192,6 +193,8 @@ def runtime_session(model: str | bytes, threads: int, optimized: bool = True) ->
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    if not spinning:
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
