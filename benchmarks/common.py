@@ -6,6 +6,7 @@ import gc
 import math
 import mmap
 import os
+import platform
 import resource
 import statistics
 import subprocess
@@ -172,6 +173,24 @@ def in_turn(thunks: Sequence[Thunk], seconds: float, rounds: int = 5, sample: fl
                 times[position].append(timers[position]())
         order.reverse()
     return times
+
+
+def summary(times: Sequence[float]) -> dict[str, float]:
+    """Median, least, the quartiles and the number of times, to 4 digits."""
+    quartiles = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else [times[0]] * 3
+    figures = {"median": statistics.median(times), "least": min(times), "low": quartiles[0], "high": quartiles[2]}
+    return {**{name: float(f"{value:.4g}") for name, value in figures.items()}, "rounds": len(times)}
+
+
+def cpu_name() -> str:
+    """The name that the system gives the CPU."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
 
 
 def runtime_session(model: str | bytes, threads: int, optimized: bool = True, spinning: bool = True) -> Any:

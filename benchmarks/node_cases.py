@@ -117,13 +117,14 @@ REALISTIC: list[tuple[str, int, dict[str, Any], list[str]]] = [
 
 @dataclass
 class Case:
-    """A model with what it is fed, and then what came out: seconds a call and outputs by side, and why a side has none."""
+    """A model with what it is fed, and then what came out: the least seconds a call and all times by side, and why a side has none."""
 
     operator: str
     name: str
     model: onnx.ModelProto
     feeds: dict[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
+    times: dict[str, list[float]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
     def ratio(self, side: str) -> float:
@@ -200,11 +201,11 @@ def measure(case: Case, seconds: float) -> None:
         except Exception as error:
             case.reasons[side] = f"{type(error).__name__}: {error}"[:160]
             continue
-        case.seconds[side] = min(times)
+        case.seconds[side], case.times[side] = min(times), times
         if min(times) < 0.5:
             thunks[side] = run
     for side, times in zip(thunks, in_turn(list(thunks.values()), seconds, rounds=3, sample=2e-4, pause=seconds / 10), strict=True):
-        case.seconds[side] = min(times)
+        case.seconds[side], case.times[side] = min(times), times
     for side in ("reference", "runtime"):
         if {"ours", side} <= answers.keys() and (distance := relative_error(answers["ours"], answers[side])) > TOLERANCE:
             case.reasons[f"answer of {side}"] = f"differs by {distance:.1e} of its largest value"

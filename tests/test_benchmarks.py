@@ -6,9 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-
-pytest.importorskip("onnxruntime")
-
 from benchmarks.peers import PEERS, Case, build
 
 SQUARE = (8, 64)
