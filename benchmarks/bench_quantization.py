@@ -53,7 +53,7 @@ def comparisons() -> Iterator[tuple[str, str, float | None, Callable[[], Compari
 
 
 class Quantization:
-    params = (["QuantizeLinear", "DequantizeLinear"], TYPES, list(GRANULARITIES), SIZES)
+    params = (["QuantizeLinear", "DequantizeLinear"], TYPES, list(GRANULARITIES), [4096, 1 << 20, 1 << 24])
     param_names = ("operation", "element_type", "granularity", "size")
 
     run: Thunk

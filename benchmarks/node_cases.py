@@ -151,15 +151,23 @@ def value_of(text: str, rng: np.random.Generator) -> tuple[Any, bool]:
     return value.astype(dtype), bool(fixed)
 
 
+NAMED: dict[str, tuple[str, int, dict[str, Any], str]] = {
+    " ".join([op_type, inputs, *(f"{name}={value}" for name, value in attributes.items())]): (op_type, opset, attributes, inputs)
+    for op_types, opset, attributes, cases in REALISTIC
+    for op_type, inputs in itertools.product(op_types.split(), cases)
+}
+"""The cases one by one."""
+
+
 def realistic(operators: list[str]) -> Iterator[Case]:
     """The cases of the table, of all operators or of some."""
-    for op_types, opset, attributes, cases in REALISTIC:
-        for op_type, inputs in itertools.product(op_types.split(), cases):
-            if not operators or op_type in operators:
-                yield _one_node(op_type, opset, attributes, inputs)
+    for op_type, opset, attributes, inputs in NAMED.values():
+        if not operators or op_type in operators:
+            yield one_node(op_type, opset, attributes, inputs)
 
 
-def _one_node(op_type: str, opset: int, attributes: dict[str, Any], inputs: str) -> Case:
+def one_node(op_type: str, opset: int, attributes: dict[str, Any], inputs: str) -> Case:
+    """A case of the table."""
     rng, names = np.random.default_rng(0), ["" if text == "-" else f"i{place}" for place, text in enumerate(inputs.split())]
     values = {name: value_of(text, rng) for name, text in zip(names, inputs.split(), strict=True) if name}
     fed = {name: value for name, (value, fixed) in values.items() if not fixed}
