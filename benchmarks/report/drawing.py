@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .measuring import Record, Row
-from .text import NAMES, count, gigabytes, model_name, place
+from .text import NAMES, SIDES, count, gigabytes, model_name, place
 
 # The palette of Okabe and Ito, which colour-blind readers can tell apart; each has a marker of its own as well.
 STYLES: dict[str, tuple[str, str]] = {
@@ -68,7 +68,7 @@ def _figure(record: Record, plt: Any) -> Any:
     for row in axes:
         row[0].set_ylabel("time")
     for axis in axes[-1]:
-        axis.set_xlabel("elements")
+        axis.set_xlabel("elements of the result, a factor, or a channel")
     shown = {name: line for axis in axes.flat for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
     names = [NAMES[name] for name in STYLES if NAMES[name] in shown]
     upper.legend([shown[name] for name in names], names, loc="outside upper center", ncols=len(names), frameon=False)
@@ -144,8 +144,8 @@ def _conversions(axis: Any, rows: list[Row]) -> None:
 
 
 def _models(axis: Any, rows: list[Row]) -> None:
-    names = ("numbaops_evaluator", "onnxruntime")
-    values = {name: [row["times"][name]["median"] * 1e3 if name in row["times"] else None for row in rows] for name in names}
+    values = {name: [row["times"][name]["median"] * 1e3 if name in row["times"] else None for row in rows] for name in SIDES}
     _bars(axis, [model_name(row) for row in rows], values)
     axis.set(title="Networks, two threads (shorter is better)", xlabel="milliseconds of a run, logarithmic", xscale="log")
+    axis.xaxis.set_major_formatter("{x:g}")
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=2, frameon=False)

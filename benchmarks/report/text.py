@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,11 +23,13 @@ NAMES = {
 }
 """What readers see of an implementation."""
 OURS = ("numbaops", "numbaops_evaluator")
+SIDES = ("numbaops_evaluator", "onnxruntime")
+"""Of a network."""
 
 BEGIN = "<!-- speed: written by `python -m benchmarks.report`, from docs/performance.json -->"
 END = "<!-- end of speed -->"
 
-LIGHT = {
+MODELS = {
     "light_bvlc_alexnet": "AlexNet",
     "light_densenet121": "DenseNet-121",
     "light_inception_v1": "Inception v1",
@@ -40,6 +43,8 @@ LIGHT = {
     "ch_PP-OCRv4_rec_infer": "PP-OCR v4 recognition",
     "ch_ppocr_mobile_v2.0_cls_infer": "PP-OCR v2 direction",
 }
+VARIANTS = "Silero VAD"
+"""A network with several files, which share one line in the README."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def place(record: Record) -> str:
 
 
 def model_name(row: Row) -> str:
-    return LIGHT.get(row["what"], row["what"].replace("_", " "))
+    return MODELS.get(row["what"], row["what"].replace("_", " ").replace("silero vad", VARIANTS))
 
 
 def title_of(row: Row) -> str:
@@ -162,12 +167,16 @@ def lost(record: Record, factor: float = 1.1) -> list[tuple[float, str, str]]:
 
 def readme(record: Record) -> str:
     """The part of the README between the markers, with them."""
+    text = (
+        f"Medians of interleaved rounds on {place(record)}; a ratio below 1 says how much less time numbaops takes. "
+        f"Half of the figures vary by less than {median_spread(record):.0%} between their quartiles. "
+        "Operators use one thread on all sides, large results and networks two. "
+        "[docs/performance.md](docs/performance.md) has the sizes in between, and all operators."
+    )
     lines = [
         BEGIN,
         "",
-        f"Medians of interleaved rounds on {place(record)}; a ratio below 1 says how much less time numbaops takes. Half of the figures",
-        f"vary by less than {median_spread(record):.0%} between their quartiles. Operators use one thread on all sides, large results and",
-        "networks two. [docs/performance.md](docs/performance.md) has the sizes in between, and all operators.",
+        *wrapped(text),
         "",
         "![Time against size of sixteen operations, conversions in GB/s, and networks](docs/performance.png)",
         "",
@@ -179,14 +188,31 @@ def readme(record: Record) -> str:
         theirs = " and ".join(f"{row['faults']['numpy']:.0f}" for row in faults)
         lines += [f"Page faults a run in the two large rows: {ours} for numbaops (memory is recycled), {theirs} for NumPy.", ""]
     if models := [row for group, row in rows_of(record) if group == "models"]:
-        names = [[model_name(row), *_pair(row, "numbaops_evaluator", "onnxruntime")] for row in models]
         lines += ["Whole networks, two threads on both sides, float32:", ""]
-        lines += [*table(["model", "numbaops", "ONNX Runtime", "ratio"], names), ""]
+        lines += [*table(["model", "numbaops", "ONNX Runtime", "ratio"], _networks(models)), ""]
     slower = [entry for entry in lost(record, 2.0) if entry[2] == "onnxruntime" and "`" in entry[1]]
     if slower:
         worst = ", ".join(f"{name} ({factor:.0f})" for name, factor in _worst(slower)[:12])
-        lines += [f"Operators at sizes of real networks that take more than twice ONNX Runtime's time, by their worst case: {worst}.", ""]
+        text = f"Operators at sizes of real networks that take more than twice ONNX Runtime's time, by their worst case: {worst}."
+        lines += [*wrapped(text), ""]
     return "\n".join([*lines, END])
+
+
+def _networks(rows: list[Row]) -> list[list[str]]:
+    """A line for each, but one for all variants of a network."""
+    variants = [row for row in rows if model_name(row).startswith(VARIANTS)]
+    cells = [[model_name(row), *_pair(row, *SIDES)] for row in rows if row not in variants]
+    if variants:
+        times = [sorted(row["times"][name]["median"] for row in variants) for name in SIDES]
+        ratios = sorted(ratio(row, *SIDES) or 0.0 for row in variants)
+        ends = [*((amount(found[0]), amount(found[-1])) for found in times), (f"{ratios[0]:.2f}", f"{ratios[-1]:.2f}")]
+        cells.append([f"{VARIANTS}, {len(variants)} variants", *(f"{low} to {high}" for low, high in ends)])
+    return cells
+
+
+def wrapped(text: str) -> list[str]:
+    """A paragraph as lines."""
+    return textwrap.wrap(text, 130, break_long_words=False, break_on_hyphens=False)
 
 
 def _worst(entries: list[tuple[float, str, str]]) -> list[tuple[str, float]]:
@@ -234,7 +260,7 @@ def page(record: Record) -> str:
         "",
         "<!-- written by `python -m benchmarks.report`, from performance.json -->",
         "",
-        f"Measured on {place(record)}, with numbaops {record['environment']['numbaops']}.",
+        *wrapped(f"Measured on {place(record)}, with numbaops {record['environment']['numbaops']}."),
         "",
         "All implementations of a row are called in turn, in rounds whose order alternates, so that all see the same machine. A cell",
         "is the median of those times, and half the distance between their quartiles as a part of it. Every answer is checked before it is",
@@ -317,10 +343,9 @@ def gigabytes(row: Row, name: str) -> float:
 
 
 def _models(rows: list[Row]) -> list[str]:
-    names = ["numbaops_evaluator", "onnxruntime"]
-    ratios = [ratio(row, *names) or 0.0 for row in rows]
+    ratios = [ratio(row, *SIDES) or 0.0 for row in rows]
     cells = [
-        [model_name(row), *_times(row, names), f"{quotient:.2f}", amount(row["load"]), f"{row['error']:.0e}"]
+        [model_name(row), *_times(row, list(SIDES)), f"{quotient:.2f}", amount(row["load"]), f"{row['error']:.0e}"]
         for row, quotient in zip(rows, ratios, strict=True)
     ]
     return [
