@@ -44,16 +44,14 @@ def _inputs(case: Case) -> list[Array]:
 
 def _model(case: Case) -> tuple[ModelProto, dict[str, Array]]:
     """One node; the shape is an input of the graph, since a constant one would let a runtime compute the result at load."""
-    import onnx
     from onnx import helper
 
+    from numbaops import element_type, from_array
+
     feeds = {f"input{i}": array for i, array in enumerate(_inputs(case))}
-    attributes = {name: onnx.numpy_helper.from_array(array) for name, array in _attributes(case).items()}
+    attributes = {name: from_array(array) for name, array in _attributes(case).items()}
     node = helper.make_node(case.operation, list(feeds), ["output"], **attributes)
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim)
-        for name, array in feeds.items()
-    ]
+    inputs = [helper.make_tensor_value_info(name, element_type(array.dtype).code, [None] * array.ndim) for name, array in feeds.items()]
     output = helper.make_tensor_value_info("output", case.kind.code, [None, None])
     graph = helper.make_graph([node], "benchmark", inputs, [output])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION), feeds

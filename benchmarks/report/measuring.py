@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -223,8 +223,15 @@ def environment() -> dict[str, str]:
         "system": platform.system(),
         "python": platform.python_version(),
         "numbaops": numbaops.__version__,
-        **{name: version(name) for name in ("numpy", "numba", "onnx", "ml_dtypes", "onnxruntime")},
+        **{name: _version(name) for name in ("numpy", "numba", "onnx", "ml_dtypes", "onnxruntime")},
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _versions(record: Record) -> dict[str, str]:
