@@ -53,7 +53,7 @@ def comparisons() -> Iterator[tuple[str, str, float | None, Callable[[], Compari
 
 
 class Quantization:
-    params = (["QuantizeLinear", "DequantizeLinear"], TYPES, list(GRANULARITIES), [4096, 1 << 20, 1 << 24])
+    params = (["QuantizeLinear", "DequantizeLinear"], TYPES, list(GRANULARITIES), [4096, 1048576])
     param_names = ("operation", "element_type", "granularity", "size")
 
     run: Thunk
@@ -65,16 +65,29 @@ class Quantization:
         self.run()
 
 
-class QuantizationPeers:
-    """The rivals on the larger size."""
+class QuantizationLarge:
+    params = (["QuantizeLinear", "DequantizeLinear"], [("int8", "tensor"), ("int4", "block 32"), ("float8e4m3fn", "tensor")])
+    param_names = ("operation", "form")
 
-    params = (["onnx_reference", "onnxruntime"], ["QuantizeLinear", "DequantizeLinear"], TYPES, list(GRANULARITIES))
+    run: Thunk
+
+    def setup(self, operation: str, form: tuple[str, str]) -> None:
+        self.run = build(case_of(operation, *form, 16777216), "numbaops")
+
+    def time_quantization(self, operation: str, form: tuple[str, str]) -> None:
+        self.run()
+
+
+class QuantizationPeers:
+    """The rivals on the middle size."""
+
+    params = (["onnx_reference", "onnxruntime", "numpy"], ["QuantizeLinear", "DequantizeLinear"], TYPES, list(GRANULARITIES))
     param_names = ("implementation", "operation", "element_type", "granularity")
 
     run: Thunk
 
     def setup(self, implementation: str, operation: str, element_type: str, granularity: str) -> None:
-        self.run = build(case_of(operation, element_type, granularity, SIZES[-1]), implementation)
+        self.run = build(case_of(operation, element_type, granularity, 1048576), implementation)
 
     def time_quantization(self, implementation: str, operation: str, element_type: str, granularity: str) -> None:
         self.run()
