@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import itertools
+import pkgutil
 from collections.abc import Iterator
+from typing import Any
 
+import benchmarks
 import numpy as np
 import pytest
 from benchmarks.peers import PEERS, Case, build
@@ -77,3 +83,39 @@ def test_a_wrong_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(PEERS["ConstantOfShape"], "numpy", lambda case, wrong=wrong: lambda: wrong)
         with pytest.raises(AssertionError):
             build(case, "numpy")
+
+
+# Every benchmark of the asv suite
+
+SUITE = [
+    pytest.param(kind, method, id=f"{module.name.removeprefix('bench_')}.{name}.{method}")
+    for module in pkgutil.iter_modules(benchmarks.__path__)
+    if module.name.startswith("bench_")
+    for name, kind in inspect.getmembers(importlib.import_module(f"benchmarks.{module.name}"), inspect.isclass)
+    if kind.__module__ == f"benchmarks.{module.name}"
+    for method in dir(kind)
+    if method.startswith(("time_", "timeraw_", "track_", "peakmem_"))
+]
+SAMPLE = 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "method"), SUITE)
+def test_each_benchmark_runs(kind: type[Any], method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once with some of its parameters; what asv would skip may be left out, but not all of it."""
+    monkeypatch.setenv("NUMBAOPS_NUM_THREADS", "1")  # the benchmarks set it: put back afterwards
+    every = list(itertools.product(*getattr(kind, "params", ())))
+    small = [values for values in every if 16777216 not in values] or every
+    done = 0
+    for values in small[:: -(-len(small) // SAMPLE)]:
+        benchmark = kind()
+        try:
+            getattr(benchmark, "setup", lambda *_: None)(*values)
+            result = getattr(benchmark, method)(*values)
+        except NotImplementedError:
+            continue
+        finally:
+            getattr(benchmark, "teardown", lambda *_: None)(*values)
+        assert method.startswith(("time_", "peakmem_")) or result is not None
+        done += 1
+    assert done
