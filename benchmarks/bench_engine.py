@@ -20,10 +20,8 @@ from onnx import helper
 from .common import Comparison, Thunk, available_cpus, compare, interleave, set_threads
 from .models import LIGHT, feeds_of
 from .peers import Case, build
-from .peers.evaluators import EVALUATORS
+from .peers.evaluators import EVALUATORS, settle
 from .peers.graphs import CHAIN, FLOAT, GRAPHS, TRIPS, chain, make_model
-
-WARM_UP = 12  # calls, after which plans are specialised
 
 
 def rows() -> Iterator[tuple[str, str, float | None, Callable[[], Comparison]]]:
@@ -149,8 +147,8 @@ class LightModels:
         self.model = onnx.load(LIGHT / f"{model}.onnx")
         self.feeds = feeds_of(self.model, model)
         self.run = EVALUATORS["numbaops_evaluator"](self.model, self.feeds, 1)
-        for _ in range(WARM_UP):
-            (answer,) = self.run()
+        settle(self.run)
+        (answer,) = self.run()
         assert np.isfinite(answer).all()
 
     def time_load(self, model: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 
 from .common import Thunk, set_threads
-from .node_cases import NAMED, WARM_UP, one_node
+from .node_cases import NAMED, one_node
+from .peers.evaluators import settle
 
 
 class Nodes:
@@ -21,8 +22,7 @@ class Nodes:
         set_threads(1)
         made = one_node(*NAMED[case])
         self.run = functools.partial(numbaops.ReferenceEvaluator(made.model).run, None, made.feeds)
-        for _ in range(WARM_UP):
-            self.run()
+        settle(self.run)
 
     def time_run(self, case: str) -> None:
         self.run()

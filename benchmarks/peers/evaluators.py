@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,18 @@ def _onnxruntime(model: ModelProto, feeds: Feeds, threads: int) -> Thunk:
     except Exception as error:
         raise NotImplementedError(f"ONNX Runtime does not run the model: {str(error)[:120]}") from error
     return thunk
+
+
+WARM_UP = 12  # calls, after which plans are specialised
+
+
+def settle(run: Thunk) -> None:
+    """Bring a run of ours into its steady state: made for the shapes that it gets, with the kernels that are compiled behind."""
+    for _ in range(WARM_UP):
+        run()
+    if jit := sys.modules.get("numbaops.runtime.jit"):
+        jit.Later.wait()
+        run()
 
 
 EVALUATORS: dict[str, Callable[[ModelProto, Feeds, int], Thunk]] = {
