@@ -54,7 +54,7 @@ def _figure(record: Record, plt: Any) -> Any:
     groups = {name: group["rows"] for name, group in record["groups"].items()}
     operators = groups.get("operators", [])
     titles = list(dict.fromkeys(row["what"] for row in operators))
-    deep = -(-len(titles) // COLUMNS)
+    deep = max(1, -(-len(titles) // COLUMNS))
     bars = max(len(groups.get("models", [])), 3 * len(groups.get("conversions", [])) // 2) * 0.34 + 1.2
     heights = [2.6] * deep + [bars]
     figure = plt.figure(figsize=(15, sum(heights) + 1.6), layout="constrained")
@@ -70,12 +70,15 @@ def _figure(record: Record, plt: Any) -> Any:
     for axis in axes[-1]:
         axis.set_xlabel("elements of the result, a factor, or a channel")
     shown = {name: line for axis in axes.flat for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
-    names = [NAMES[name] for name in STYLES if NAMES[name] in shown]
-    upper.legend([shown[name] for name in names], names, loc="outside upper center", ncols=len(names), frameon=False)
+    if names := [NAMES[name] for name in STYLES if NAMES[name] in shown]:
+        upper.legend([shown[name] for name in names], names, loc="outside upper center", ncols=len(names), frameon=False)
 
     left, right = lower.subplots(1, 2)
-    _conversions(left, groups.get("conversions", []))
-    _models(right, groups.get("models", []))
+    for axis, name, draw_rows in ((left, "conversions", _conversions), (right, "models", _models)):
+        if name in groups:
+            draw_rows(axis, groups[name])
+        else:
+            axis.axis("off")
     figure.suptitle(f"numbaops {record['environment']['numbaops']}: medians on {place(record)}", fontsize=10)
     return figure
 
