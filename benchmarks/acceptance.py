@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from . import bench_cast, bench_convert, bench_engine, bench_quantization
-from .common import Comparison, Thunk, available_cpus, compare, interleave, page_faults, set_threads
+from .common import Comparison, Thunk, available_cpus, compare, cpu_name, interleave, page_faults, set_threads
 from .peers import Case, build, check
 
 SMALL = (4, 4)
@@ -229,22 +229,12 @@ def _environment() -> dict[str, Any]:
 
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cpus": available_cpus(),
         "python": platform.python_version(),
         "numbaops": numbaops.__version__,
         **versions,
     }
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from .common import Comparison, Thunk, compare, set_threads, square
-from .peers import Case, build, check
+from .common import Comparison, Thunk, compare, square
+from .peers import Case, build
 
 
 class Packing:
@@ -72,30 +73,10 @@ class Tensors:
     run: Thunk
 
     def setup(self, implementation: str, operation: str, element_type: str, size: int) -> None:
-        set_threads(1)
-        self.run = tensor_call(operation, element_type, size, implementation)
+        self.run = build(Case(operation, square(size), element_type), implementation)
 
     def time_tensors(self, implementation: str, operation: str, element_type: str, size: int) -> None:
         self.run()
-
-
-def tensor_call(operation: str, element_type: str, size: int, implementation: str) -> Thunk:
-    """The call to time, of elements of every code, with its answer checked against the other implementation's."""
-    import onnx.numpy_helper
-
-    import numbaops
-
-    kind = numbaops.element_type(element_type)
-    codes = np.random.default_rng(0).integers(0, 1 << min(kind.bits, 8), size * kind.dtype.itemsize, np.uint8)
-    array = codes.view(kind.dtype)
-    proto = onnx.numpy_helper.from_array(array)
-    module = numbaops if implementation == "numbaops" else onnx.numpy_helper
-    if operation == "to_array":
-        thunk, wanted = functools.partial(module.to_array, proto), array
-    else:
-        thunk, wanted = functools.partial(module.from_array, array), np.frombuffer(proto.raw_data, np.uint8)
-    check(thunk(), wanted)
-    return thunk
 
 
 def rows() -> list[tuple[str, str, float | None, Callable[[], Comparison]]]:
@@ -131,12 +112,10 @@ def rows() -> list[tuple[str, str, float | None, Callable[[], Comparison]]]:
 
 
 def _tensors(operation: str, element_type: str, size: int) -> Comparison:
-    set_threads(2)
-    ours, rival = (tensor_call(operation, element_type, size, name) for name in ("numbaops", "onnx_numpy_helper"))
-    return compare(ours, rival)
+    case = Case(operation, square(size), element_type, threads=2)
+    return compare(build(case, "numbaops"), build(case, "onnx_numpy_helper"))
 
 
 def _packing(operation: str, rival: str, element_type: str) -> Comparison:
-    size = 1 << 24
-    ours = build(Case(operation, square(size), element_type, threads=2), "numbaops")
-    return compare(ours, tensor_call(rival, element_type, size, "onnx_numpy_helper"))
+    case = Case(operation, square(1 << 24), element_type, threads=2)
+    return compare(build(case, "numbaops"), build(replace(case, operation=rival), "onnx_numpy_helper"))

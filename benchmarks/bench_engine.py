@@ -11,102 +11,17 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+import onnx.reference
+from onnx import helper
 
 from .common import Comparison, Thunk, available_cpus, compare, interleave, set_threads
-from .peers import check
-
-FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-CHAIN = 1000
-TRIPS = 1000
-Model = tuple[onnx.ModelProto, dict[str, Any]]
-
-_info = helper.make_tensor_value_info
-_node = helper.make_node
-
-
-def _model(nodes: list[Any], inputs: list[Any], outputs: list[Any], **constants: Any) -> onnx.ModelProto:
-    initializers = [numpy_helper.from_array(np.array(value), name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "benchmark", inputs, outputs, initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-
-
-def shape_subgraph() -> Model:
-    """Eight nodes as exporters write them: sizes taken apart and put together, a constant and an identity made of them."""
-    nodes = [
-        _node("Shape", ["x"], ["sizes"]),
-        _node("Gather", ["sizes", "first"], ["rows"]),
-        _node("Gather", ["sizes", "second"], ["columns"]),
-        _node("Concat", ["rows", "columns"], ["shape"], axis=0),
-        _node("ConstantOfShape", ["shape"], ["filled"], value=numpy_helper.from_array(np.array([1.5], np.float32))),
-        _node("EyeLike", ["filled"], ["eye"]),
-        _node("Add", ["filled", "eye"], ["sum"]),
-        _node("Mul", ["sum", "two"], ["y"]),
-    ]
-    model = _model(nodes, [_info("x", FLOAT, ["a", "b"])], [_info("y", FLOAT, None)], first=[0], second=[1], two=np.float32(2))
-    return model, {"x": np.zeros((4, 4), np.float32)}
-
-
-def chain(length: int = CHAIN, shape: tuple[int, ...] = (4, 4)) -> Model:
-    """So many additions, one after the other."""
-    nodes = [_node("Add", [f"v{position}", "b"], [f"v{position + 1}"]) for position in range(length)]
-    inputs = [_info("v0", FLOAT, list(shape)), _info("b", FLOAT, list(shape))]
-    model = _model(nodes, inputs, [_info(f"v{length}", FLOAT, None)])
-    return model, {"v0": np.zeros(shape, np.float32), "b": np.ones(shape, np.float32)}
-
-
-def loop() -> Model:
-    """A Loop over a body of five nodes."""
-    nodes = [
-        _node("Add", ["state", "one"], ["t"]),
-        _node("Mul", ["t", "half"], ["u"]),
-        _node("Sub", ["u", "one"], ["v"]),
-        _node("Neg", ["v"], ["next"]),
-        _node("Identity", ["going"], ["on"]),
-    ]
-    inputs = [_info("number", INT64, []), _info("going", BOOL, []), _info("state", FLOAT, [4])]
-    body = helper.make_graph(nodes, "body", inputs, [_info("on", BOOL, []), _info("next", FLOAT, [4])])
-    outer = _node("Loop", ["trips", "going_first", "start"], ["y"], body=body)
-    model = _model(
-        [outer],
-        [_info("trips", INT64, []), _info("going_first", BOOL, []), _info("start", FLOAT, [4])],
-        [_info("y", FLOAT, None)],
-        one=np.float32(1),
-        half=np.float32(0.5),
-    )
-    return model, {"trips": np.array(TRIPS), "going_first": np.array(True), "start": np.zeros(4, np.float32)}
-
-
-MODELS: dict[str, Callable[[], Model]] = {
-    "8-node shape subgraph": shape_subgraph,
-    f"{CHAIN} Adds": chain,
-    f"Loop of {TRIPS} x 5 nodes": loop,
-}
-
-
-def evaluator(name: str, model: onnx.ModelProto, feeds: dict[str, Any]) -> Thunk:
-    """A run of a model by one of the implementations, each with one thread."""
-    if name == "numbaops":
-        from numbaops import ReferenceEvaluator
-
-        return functools.partial(ReferenceEvaluator(model).run, None, feeds)
-    if name == "onnx_reference":
-        import onnx.reference
-
-        return functools.partial(onnx.reference.ReferenceEvaluator(model).run, None, feeds)
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise NotImplementedError("onnxruntime is not installed") from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return functools.partial(session.run, None, feeds)
+from .models import LIGHT, feeds_of
+from .peers import Case, build
+from .peers.evaluators import EVALUATORS, settle
+from .peers.graphs import CHAIN, FLOAT, GRAPHS, TRIPS, chain, make_model
 
 
 def rows() -> Iterator[tuple[str, str, float | None, Callable[[], Comparison]]]:
@@ -126,27 +41,21 @@ def rows() -> Iterator[tuple[str, str, float | None, Callable[[], Comparison]]]:
 
 
 def _beside(name: str, rival: str) -> Comparison:
-    set_threads(1)
-    model, feeds = MODELS[name]()
-    ours, theirs = evaluator("numbaops", model, feeds), evaluator(rival, model, feeds)
-    check(ours()[0], theirs()[0])
-    return compare(ours, theirs)
+    case = Case(name, (4, 4))
+    return compare(build(case, "numbaops_evaluator"), build(case, rival))
 
 
 def _load(name: str) -> Comparison:
-    import onnx.backend.test
-    import onnx.reference
-
     import numbaops
 
-    model = onnx.load(Path(onnx.backend.test.__file__).parent / "data" / "light" / f"{name}.onnx")
+    model = onnx.load(LIGHT / f"{name}.onnx")
     return compare(functools.partial(numbaops.ReferenceEvaluator, model), functools.partial(onnx.reference.ReferenceEvaluator, model))
 
 
 def _peak() -> Comparison:
     """Bytes at most in use beside the inputs, as a multiple of a tensor."""
     model, feeds = chain(30, (4096, 4096))
-    run = evaluator("numbaops", model, feeds)
+    run = EVALUATORS["numbaops_evaluator"](model, feeds, available_cpus())
     for _ in range(12):
         run()  # makes a variant for these shapes
     tracemalloc.start()
@@ -165,9 +74,10 @@ def _threads() -> Comparison:
         raise NotImplementedError("2 threads on 1 CPU")
     set_threads(1)
     names = [f"v{position}" for position in range(9)]
-    nodes = [_node("Tanh", [before], [after]) for before, after in itertools.pairwise(names)]
-    model = _model(nodes, [_info("v0", FLOAT, [512, 512])], [_info("v8", FLOAT, None)])
-    run = evaluator("numbaops", model, {"v0": np.ones((512, 512), np.float32)})
+    nodes = [helper.make_node("Tanh", [before], [after]) for before, after in itertools.pairwise(names)]
+    infos = helper.make_tensor_value_info("v0", FLOAT, [512, 512]), helper.make_tensor_value_info("v8", FLOAT, None)
+    model = make_model(nodes, [infos[0]], [infos[1]])
+    run = EVALUATORS["numbaops_evaluator"](model, {"v0": np.ones((512, 512), np.float32)}, 1)
     runs = 5
 
     def work() -> None:
@@ -187,21 +97,21 @@ def _threads() -> Comparison:
 
 
 class Graphs:
-    params = (["numbaops", "onnx_reference", "onnxruntime"], list(MODELS))
-    param_names = ("implementation", "model")
+    params = (["numbaops_evaluator", "onnx_reference", "onnxruntime"], list(GRAPHS))
+    param_names = ("implementation", "graph")
 
     run: Thunk
 
-    def setup(self, implementation: str, model: str) -> None:
-        self.run = evaluator(implementation, *MODELS[model]())
+    def setup(self, implementation: str, graph: str) -> None:
+        self.run = build(Case(graph, (4, 4)), implementation)
 
-    def time_run(self, implementation: str, model: str) -> None:
+    def time_run(self, implementation: str, graph: str) -> None:
         self.run()
 
 
 class Load:
     def setup(self) -> None:
-        self.model, _ = chain()
+        self.model, self.feeds = chain()
 
     def time_load(self) -> None:
         from numbaops import ReferenceEvaluator
@@ -209,4 +119,55 @@ class Load:
         ReferenceEvaluator(self.model)
 
     def time_load_and_run(self) -> None:
-        evaluator("numbaops", *chain())()
+        EVALUATORS["numbaops_evaluator"](self.model, self.feeds, 1)()
+
+
+class LightModels:
+    """Whole networks; those of the onnx wheel, whose large weights are made by ConstantOfShape nodes."""
+
+    params = (
+        [
+            "light_bvlc_alexnet",
+            "light_densenet121",
+            "light_inception_v1",
+            "light_inception_v2",
+            "light_resnet50",
+            "light_shufflenet",
+            "light_squeezenet",
+            "light_vgg19",
+            "light_zfnet512",
+        ],
+    )
+    param_names = ("model",)
+    timeout = 300
+
+    run: Thunk
+
+    def setup(self, model: str) -> None:
+        self.model = onnx.load(LIGHT / f"{model}.onnx")
+        self.feeds = feeds_of(self.model, model)
+        self.run = EVALUATORS["numbaops_evaluator"](self.model, self.feeds, 1)
+        settle(self.run)
+        (answer,) = self.run()
+        assert np.isfinite(answer).all()
+
+    def time_load(self, model: str) -> None:
+        from numbaops import ReferenceEvaluator
+
+        ReferenceEvaluator(self.model)
+
+    def time_run(self, model: str) -> None:
+        self.run()
+
+
+class LightModelsMemory:
+    """Loading and a few runs, from a process that has only imported the libraries."""
+
+    params = (["light_resnet50", "light_squeezenet"],)
+    param_names = ("model",)
+
+    def peakmem_load_and_run(self, model: str) -> None:
+        path = LIGHT / f"{model}.onnx"
+        run = EVALUATORS["numbaops_evaluator"](onnx.load(path), feeds_of(onnx.load(path), model), 1)
+        for _ in range(3):
+            run()

@@ -5,7 +5,6 @@ ONNX Runtime does not spin between runs: its idle threads would slow down whoeve
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .common import Comparison, Thunk, compare, set_threads
+from .peers.evaluators import EVALUATORS
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -82,9 +82,7 @@ def build(case: Case, implementation: str) -> Thunk:
 
 
 def _numbaops(case: Case) -> Thunk:
-    import numbaops
-
-    return functools.partial(numbaops.ReferenceEvaluator(case.model).run, None, case.feeds)
+    return EVALUATORS["numbaops_evaluator"](case.model, case.feeds, case.threads)
 
 
 def _numpy_way(case: Case) -> Thunk:
@@ -104,17 +102,7 @@ def _numpy_way(case: Case) -> Thunk:
 
 
 def _onnxruntime(case: Case) -> Thunk:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise NotImplementedError("onnxruntime is not installed") from error
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = case.threads
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    session = onnxruntime.InferenceSession(case.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return functools.partial(session.run, None, case.feeds)
+    return EVALUATORS["onnxruntime"](case.model, case.feeds, case.threads)
 
 
 IMPLEMENTATIONS: dict[str, Callable[[Case], Thunk]] = {"numbaops": _numbaops, "numpy_way": _numpy_way, "onnxruntime": _onnxruntime}

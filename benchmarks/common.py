@@ -6,6 +6,7 @@ import gc
 import math
 import mmap
 import os
+import platform
 import resource
 import statistics
 import subprocess
@@ -174,13 +175,32 @@ def in_turn(thunks: Sequence[Thunk], seconds: float, rounds: int = 5, sample: fl
     return times
 
 
-def runtime_session(model: str | bytes, threads: int, optimized: bool = True) -> Any:
+def summary(times: Sequence[float]) -> dict[str, float]:
+    """Median, least, the quartiles and the number of times, to 4 digits."""
+    quartiles = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else [times[0]] * 3
+    figures = {"median": statistics.median(times), "least": min(times), "low": quartiles[0], "high": quartiles[2]}
+    return {**{name: float(f"{value:.4g}") for name, value in figures.items()}, "rounds": len(times)}
+
+
+def cpu_name() -> str:
+    """The name that the system gives the CPU."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def runtime_session(model: str | bytes, threads: int, optimized: bool = True, spinning: bool = True) -> Any:
     """An ONNX Runtime session on CPU with default options but for the number of threads.
 
     Args:
         model: path, or a serialized model.
         threads: for its operators.
         optimized: whether graphs may be rewritten.
+        spinning: whether its idle threads may keep their CPUs busy for a while.
 
     Raises:
         NotImplementedError: onnxruntime is not installed.
@@ -192,6 +212,8 @@ def runtime_session(model: str | bytes, threads: int, optimized: bool = True) ->
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    if not spinning:
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

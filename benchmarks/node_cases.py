@@ -117,13 +117,14 @@ REALISTIC: list[tuple[str, int, dict[str, Any], list[str]]] = [
 
 @dataclass
 class Case:
-    """A model with what it is fed, and then what came out: seconds a call and outputs by side, and why a side has none."""
+    """A model with what it is fed, and then what came out: the least seconds a call and all times by side, and why a side has none."""
 
     operator: str
     name: str
     model: onnx.ModelProto
     feeds: dict[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
+    times: dict[str, list[float]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
     def ratio(self, side: str) -> float:
@@ -150,15 +151,23 @@ def value_of(text: str, rng: np.random.Generator) -> tuple[Any, bool]:
     return value.astype(dtype), bool(fixed)
 
 
+NAMED: dict[str, tuple[str, int, dict[str, Any], str]] = {
+    " ".join([op_type, inputs, *(f"{name}={value}" for name, value in attributes.items())]): (op_type, opset, attributes, inputs)
+    for op_types, opset, attributes, cases in REALISTIC
+    for op_type, inputs in itertools.product(op_types.split(), cases)
+}
+"""The cases one by one."""
+
+
 def realistic(operators: list[str]) -> Iterator[Case]:
     """The cases of the table, of all operators or of some."""
-    for op_types, opset, attributes, cases in REALISTIC:
-        for op_type, inputs in itertools.product(op_types.split(), cases):
-            if not operators or op_type in operators:
-                yield _one_node(op_type, opset, attributes, inputs)
+    for op_type, opset, attributes, inputs in NAMED.values():
+        if not operators or op_type in operators:
+            yield one_node(op_type, opset, attributes, inputs)
 
 
-def _one_node(op_type: str, opset: int, attributes: dict[str, Any], inputs: str) -> Case:
+def one_node(op_type: str, opset: int, attributes: dict[str, Any], inputs: str) -> Case:
+    """A case of the table."""
     rng, names = np.random.default_rng(0), ["" if text == "-" else f"i{place}" for place, text in enumerate(inputs.split())]
     values = {name: value_of(text, rng) for name, text in zip(names, inputs.split(), strict=True) if name}
     fed = {name: value for name, (value, fixed) in values.items() if not fixed}
@@ -200,11 +209,11 @@ def measure(case: Case, seconds: float) -> None:
         except Exception as error:
             case.reasons[side] = f"{type(error).__name__}: {error}"[:160]
             continue
-        case.seconds[side] = min(times)
+        case.seconds[side], case.times[side] = min(times), times
         if min(times) < 0.5:
             thunks[side] = run
     for side, times in zip(thunks, in_turn(list(thunks.values()), seconds, rounds=3, sample=2e-4, pause=seconds / 10), strict=True):
-        case.seconds[side] = min(times)
+        case.seconds[side], case.times[side] = min(times), times
     for side in ("reference", "runtime"):
         if {"ours", side} <= answers.keys() and (distance := relative_error(answers["ours"], answers[side])) > TOLERANCE:
             case.reasons[f"answer of {side}"] = f"differs by {distance:.1e} of its largest value"
