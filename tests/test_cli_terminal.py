@@ -50,8 +50,9 @@ class Shown:
 
 # No code of ours between fork and exec, which Python 3.12 warns of beside threads: the process itself makes it its terminal.
 LAUNCH = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell has it ignored in the background
 os.execv(sys.executable, [sys.executable, "-m", "numbaops", *sys.argv[1:]])
 """
 
