@@ -363,7 +363,7 @@ ERRORS: list[tuple[str, str, int, list[Any], dict[str, Any], str]] = [
         "cache",
         "RotaryEmbedding",
         23,
-        [heads([[1, 2]]), floats([[[1, 2]]]), floats([[[1]]])],
+        [heads([[1, 2]]), floats([[[1, 2]]]), floats([[[1, 2]]])],
         {},
         r"cos_cache gives the shape \[1, 1, 2\]; allowed: \[1, 1, 1\]",
     ),

@@ -65,6 +65,7 @@ def _mirrored(x: Any, length: int, corners: bool) -> Any:
 def _element(coordinate: Any, length: int, corners: bool, rounds: bool, reflects: bool) -> Any:
     """Where a coordinate from -1 to 1 lies, in elements."""
     x = coordinate if coordinate == coordinate else np.float32(-1)
+    x = min(max(x, -FAR), FAR)  # infinity times 0 would be NaN
     if corners:
         x = np.float32(np.float32(np.float32(x + _ONE) * np.float32(0.5)) * np.float32(length - 1))
     else:

@@ -20,7 +20,9 @@ ATTEND_FROM = 1 << 16
 ROTATE_FROM = 1 << 12
 """Elements from which the kernel rotates: fewer take NumPy less time."""
 
-_FAR = 1 << 60
+FAR = 1 << 60
+"""More than any distance of keys; sums with a position stay within 64 bits."""
+
 _FLOAT32 = np.dtype(np.float32)
 
 
@@ -106,7 +108,7 @@ def attended(
     fixed += [_integers(shared, heads // shared, queries, keys, size, value_size), _of_batches(sight.offset, batch)]
     fixed.append(_of_batches(keys if sight.lengths is None else np.minimum(sight.lengths, keys), batch))
     ahead = [0] * sight.is_causal + [sight.right] * (sight.right >= 0)
-    fixed += [sight.left if sight.left >= 0 else _FAR, min(ahead, default=_FAR), *factors, softcap]
+    fixed += [sight.left if sight.left >= 0 else FAR, min(ahead, default=FAR), *factors, softcap]
     panels = -(-(heads // shared * queries) // products.COLUMNS)
     units = batch * shared * panels
     kernel: Any = attention.attend

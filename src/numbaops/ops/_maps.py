@@ -84,6 +84,7 @@ def mapped_ufunc(ufunc: np.ufunc, name: str) -> Callable[[Array], Array]:
         return ufunc(x) if x.dtype == np.float16 and _has_vectors(ufunc) else by_blocks(call, x)
 
     call = mapping(name, halves=of_halves)(ufunc)
+    del call.__dict__["__wrapped__"]  # before NumPy 2.1 its functions have no signature
     return call
 
 
@@ -169,7 +170,7 @@ def of_halves(ufunc: np.ufunc, dtype: np.dtype[Any], size: int) -> Callable[...,
 def _in_blocks(arrays: Sequence[Array], dtype: np.dtype[Any]) -> bool:
     """Whether arrays are large, and each is as large as the largest, or one number."""
     large = max(arrays, key=np.size)
-    if large.size < BLOCKS_FROM or any(x.dtype != dtype or (x.shape != large.shape and x.size > 1) or x.ndim > large.ndim for x in arrays):
+    if large.size < BLOCKS_FROM or any(x.dtype != dtype or (x.shape != large.shape and x.size != 1) or x.ndim > large.ndim for x in arrays):
         return False
     return _kernel("relu_codes") is not None
 

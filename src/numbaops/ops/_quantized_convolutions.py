@@ -11,6 +11,7 @@ import numpy as np
 from numbaops.errors import InvalidValueError
 from numbaops.ops._convolving import add_bias, convolved, windows_of
 from numbaops.ops._direct import Convolution, direct, few_windows
+from numbaops.ops._precision import check_same_type
 from numbaops.ops._products import EXACT, limit_of
 from numbaops.ops._windows import Axis
 from numbaops.ops.base import Array
@@ -20,6 +21,7 @@ def _less_zero_point(x: Array, zero_point: Array | None, what: str, channels: bo
     """Quantised elements less their zero point, as float32, which holds them all."""
     wide = x.astype(np.float32)
     if zero_point is not None:
+        check_same_type(x, zero_point)
         wide -= _per_channel(zero_point, x, what, channels).astype(np.float32)
     return wide
 

@@ -20,6 +20,9 @@ from numbaops.ops._windows import positive
 from numbaops.ops.base import Array
 from numbaops.runtime.threads import split
 
+_MOST_SAMPLES = 1 << 31
+"""Along an axis: beyond, even one row of them would not fit into memory."""
+
 
 def _check(x: Array, rois: Array, columns: int) -> None:
     if x.ndim != 4:
@@ -121,6 +124,11 @@ def roi_align(
     if sampling_ratio < 0:
         raise InvalidValueError(f"sampling_ratio is {sampling_ratio}; allowed: numbers from 0 on", attribute="sampling_ratio")
     positive("output_height, output_width", (output_height, output_width), 2)
+    if sampling_ratio * max(output_height, output_width) > _MOST_SAMPLES:
+        text = (
+            f"sampling_ratio is {sampling_ratio} for {output_height} x {output_width} bins; allowed: {_MOST_SAMPLES} samples along an axis"
+        )
+        raise InvalidValueError(text, attribute="sampling_ratio")
     if batch_indices.shape != rois.shape[:1]:
         text = f"batch_indices has shape {list(batch_indices.shape)}; allowed: [{len(rois)}], one for each region"
         raise InvalidValueError(text, attribute="batch_indices")
@@ -130,7 +138,10 @@ def roi_align(
     ends = widened(rois) * number(spatial_scale) - number(0.5 if half_pixel else 0)
     if not np.isfinite(ends).all():
         raise InvalidValueError("rois has coordinates that are infinite or NaN; allowed: finite ones", attribute="rois")
-    starts, sizes = ends[:, :2], ends[:, 2:] - ends[:, :2]
+    with np.errstate(over="ignore"):
+        starts, sizes = ends[:, :2], ends[:, 2:] - ends[:, :2]
+    if not np.isfinite(sizes).all():
+        raise InvalidValueError("rois has regions larger than any number; allowed: finite sizes", attribute="rois")
     if not half_pixel:
         sizes = np.maximum(sizes, number(1))
     shape = (len(rois), x.shape[1], output_height, output_width)

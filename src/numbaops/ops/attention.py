@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from numbaops.errors import InvalidValueError
-from numbaops.ops._attending import Sight, attended
+from numbaops.ops._attending import FAR, Sight, attended
 from numbaops.ops._attending import rotated as by_kernel
-from numbaops.ops._precision import rounded, stage_dtype, working_dtype
+from numbaops.ops._precision import check_same_type, rounded, stage_dtype, working_dtype
 from numbaops.ops._products import product
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
@@ -30,7 +30,8 @@ def _split_heads(name: str, x: Array, heads: int | None) -> Array:
 
 
 def _check_inputs(q: Array, k: Array, v: Array) -> None:
-    """Of ranks 4 and the sizes that belong together."""
+    """Of one type for Q and K, of ranks 4 and the sizes that belong together."""
+    check_same_type(q, k)
     fit = k.shape[:3] == v.shape[:3] and q.shape[0] == k.shape[0] and q.shape[3] == k.shape[3]
     if not fit or (q.shape[1] % k.shape[1] if k.shape[1] else q.shape[1]):
         shapes = ", ".join(str(list(each.shape)) for each in (q, k, v))
@@ -122,14 +123,17 @@ def _attention(
     offset: int | Array = 0
     lengths = None
     if past_key is not None and past_value is not None:
-        offset = past_key.shape[2]
         k, v = _appended("past_key", past_key, k), _appended("past_value", past_value, v)
+        offset = past_key.shape[2]
+        if past_value.shape[2] != offset:
+            shapes = f"{list(past_key.shape)} and {list(past_value.shape)}"
+            raise InvalidValueError(f"past_key and past_value have the shapes {shapes}; allowed: one past_sequence_length")
     elif nonpad_kv_seqlen is not None:
         if nonpad_kv_seqlen.shape != (batch,):
             raise InvalidValueError(f"nonpad_kv_seqlen has shape {list(nonpad_kv_seqlen.shape)}; allowed: [{batch}]")
         lengths = nonpad_kv_seqlen.reshape(batch, 1, 1, 1)
         offset = lengths - queries
-    sight = Sight(offset, lengths, bool(is_causal), left_window_size, right_window_size)
+    sight = Sight(offset, lengths, bool(is_causal), min(left_window_size, FAR), min(right_window_size, FAR))
     factors = _factors(q.shape[3], scale)
     if outputs < 4 and softmax_precision in (None, _FLOAT):
         y = attended(q, k, v, factors, softcap, mask, stretches, sight, packed)
@@ -279,6 +283,9 @@ def rotary_embedding(
             f"rotary_embedding_dim is {rotary_embedding_dim} for heads of {size} elements; allowed: an even number of them, or 0",
             attribute="rotary_embedding_dim",
         )
+    if cos_cache.shape != sin_cache.shape:
+        shapes = f"{list(cos_cache.shape)} and {list(sin_cache.shape)}"
+        raise InvalidValueError(f"cos_cache and sin_cache have the shapes {shapes}; allowed: equal ones")
     dtype = working_dtype(x, cos_cache, sin_cache)
     angles = (heads.shape[0], heads.shape[2], rotated // 2)
     cos, sin = (

@@ -119,7 +119,7 @@ def _samples(coordinate: Array, length: int, mode: str, padding_mode: str, align
     scale = length - 1 if align_corners else length
     # far out lies where an element more makes no difference, and integers still hold the position
     with np.errstate(invalid="ignore", over="ignore"):
-        x = np.where(np.isnan(coordinate), -1, coordinate)
+        x = np.clip(np.where(np.isnan(coordinate), -1, coordinate), -(2.0**31), 2.0**31)  # infinity times 0 would be NaN
         x = (x + 1) / 2 * scale if align_corners else ((x + 1) * scale - 1) / 2
         x = np.clip(x, -(2.0**31), 2.0**31).astype(coordinate.dtype, copy=False)
     if mode == "nearest":

@@ -16,7 +16,7 @@ from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.ops._axes import normalized_axis, single_integer
 from numbaops.ops._elements import gathered, rows_combined, scattered
 from numbaops.ops._losses import negative_log_likelihood_loss, softmax_cross_entropy_loss
-from numbaops.ops._precision import narrowed, wide_dtype
+from numbaops.ops._precision import check_same_type, narrowed, wide_dtype
 from numbaops.ops._sorting import top_k, top_k_by_attribute, unique
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
@@ -34,6 +34,8 @@ def gather(axis: int = 0) -> _Function:
     """Gather: the slices of ``axis`` that the indices name; a view for an index of rank 0."""
 
     def call(data: Array, indices: Array) -> Array:
+        if indices.dtype.kind not in "iu":
+            raise InvalidTypeError(f"indices has the element type {indices.dtype}; allowed: int32, int64", attribute="indices")
         try:
             if indices.ndim == 0:  # 0.1 us, where take needs 0.3
                 return data[(*_lead(axis, data.ndim), indices.item(), ...)]
@@ -66,7 +68,8 @@ def _lead(axis: int, rank: int) -> tuple[Any, ...]:
 
 def _out_of_bounds(indices: Array, size: int) -> InvalidValueError:
     wrong = indices[(indices < -size) | (indices >= size)].reshape(-1)
-    return InvalidValueError(f"indices holds {wrong[:1].tolist()}; allowed: {-size} to {size - 1}", attribute="indices")
+    allowed = f"{-size} to {size - 1}" if size else "none, for the dimension has no elements"
+    return InvalidValueError(f"indices holds {wrong[:1].tolist()}; allowed: {allowed}", attribute="indices")
 
 
 def gather_elements(axis: int = 0) -> _Function:
@@ -198,6 +201,7 @@ def _scattered(
     by_kernel: Callable[[Array, Array, str | None], bool],
 ) -> Array:
     """A copy with the updates, written by a kernel if one serves."""
+    check_same_type(data, updates)
     if combine is None:
         out = copied(data)
         if not by_kernel(out, updates, None):

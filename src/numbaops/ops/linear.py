@@ -16,7 +16,7 @@ from numbaops.casting import cast
 from numbaops.errors import InvalidValueError
 from numbaops.ops._byte_products import bytes_multiplied
 from numbaops.ops._einsum import contracted
-from numbaops.ops._precision import narrowed, wide_dtype, widened
+from numbaops.ops._precision import check_same_type, narrowed, wide_dtype, widened
 from numbaops.ops._products import integers_multiplied, limit_of, multiplied
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
@@ -28,6 +28,7 @@ _FEW = 1 << 12
 
 def matmul(a: Array, b: Array) -> Array:
     """MatMul: as ``numpy.matmul``, stacks of matrices broadcast, vectors as a row before and a column behind."""
+    check_same_type(a, b)
     return narrowed(_product(widened(a), widened(b)), a.dtype)
 
 
@@ -64,6 +65,7 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, alpha: float = 1.0, beta
     """Gemm: alpha * A * B + beta * C, of matrices of which each may come transposed; C may be less than a matrix."""
     if a.ndim != 2 or b.ndim != 2:
         raise InvalidValueError(f"A and B have the shapes {list(a.shape)} and {list(b.shape)}; allowed: rank 2")
+    check_same_type(a, b)
     wide = wide_dtype(a.dtype)
     if a.dtype.kind in "iu" and not (float(alpha).is_integer() and float(beta).is_integer()):
         wide = np.dtype(np.float64)  # truncated at the end
@@ -121,6 +123,9 @@ def matmul_integer(a: Array, b: Array, a_zero_point: Array | None = None, b_zero
 
 
 def _product_of_integers(a: Array, b: Array, a_zero_point: Array | None, b_zero_point: Array | None) -> Array:
+    for x, zero_point in ((a, a_zero_point), (b, b_zero_point)):
+        if zero_point is not None:
+            check_same_type(x, zero_point)
     if a.itemsize == b.itemsize == 1 and a.size * b.size < _FEW:
         return _product(_without(a, a_zero_point, 1, _INT32), _without(b, b_zero_point, 0, _INT32))
     y = bytes_multiplied(a, b, a_zero_point, b_zero_point)

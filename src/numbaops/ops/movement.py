@@ -18,6 +18,7 @@ import numpy as np
 from numbaops.errors import InvalidValueError
 from numbaops.ops._axes import axis_range, integers, normalized_axis
 from numbaops.ops._padding import Pad, center_crop_pad, pad_by_attributes
+from numbaops.ops._precision import check_same_type
 from numbaops.ops._rearranging import depth_to_space, reverse_sequence, space_to_depth, trilu
 from numbaops.ops._shapes import (
     ALL,
@@ -59,6 +60,7 @@ def concat(axis: int = 1) -> _Function:
     """Concat: the inputs one after the other along ``axis``, which is 1 by default in version 1 and required later."""
 
     def call(*inputs: Array) -> Array:
+        check_same_type(*inputs)
         try:
             return np.concatenate(inputs, axis)
         except ValueError:
