@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numbaops.numba_types import register_numba_types
     from numbaops.opset import resolve
     from numbaops.reference import InvalidModelError, ReferenceEvaluator
+    from numbaops.rewrite.compact import CompactedModel, TensorChange, compact
     from numbaops.runtime import memory
     from numbaops.tensors import from_array, to_array
 
@@ -58,6 +59,9 @@ _HOME = {
     "resolve": "opset",
     "InvalidModelError": "reference",
     "ReferenceEvaluator": "reference",
+    "CompactedModel": "rewrite.compact",
+    "TensorChange": "rewrite.compact",
+    "compact": "rewrite.compact",
     "memory": "runtime",
     "from_array": "tensors",
     "to_array": "tensors",
@@ -66,6 +70,7 @@ _HOME = {
 __all__ = [
     "ELEMENT_TYPES",
     "AllocationError",
+    "CompactedModel",
     "ElementType",
     "EvaluationError",
     "FloatFormat",
@@ -75,8 +80,10 @@ __all__ = [
     "NumbaopsError",
     "PackedTensor",
     "ReferenceEvaluator",
+    "TensorChange",
     "UnsupportedError",
     "cast",
+    "compact",
     "constant",
     "constant_of_shape",
     "dequantize_linear",

@@ -223,6 +223,48 @@ def check(model: Path, /, *, dim: Several = (), json: Flag = False) -> int:
 
 @app.command(
     help_epilogue=_examples(
+        "numbaops compact model.onnx small.onnx --check 2",
+        "numbaops compact model.onnx --dry-run",
+        "numbaops compact model.onnx small.onnx --min-bytes 4096 --json",
+    )
+)
+def compact(
+    model: Path,
+    target: Path | None = None,
+    /,
+    *,
+    min_bytes: Annotated[int, Parameter(validator=Number(gte=0))] = 256,
+    dry_run: Flag = False,
+    check: Annotated[int, Parameter(validator=Number(gte=0), show_default=False)] = 0,
+    dim: Several = (),
+    seed: int = 0,
+    json: Flag = False,
+) -> None:
+    """Write a model with the same tensors, to the bit, in fewer bytes.
+
+    Tensors of one value become ConstantOfShape, diagonals EyeLike, ramps Range, those that are mostly zero a Constant with sparse_value,
+    and equal ones become one. A table shows which became what, and which were kept and why. What onnx.checker or ONNX Runtime would not
+    have is not done.
+
+    MODEL stays as it is, and no half-written file is left. External data that remain go to TARGET.data.
+
+    Args:
+        model: An ONNX model; its external data is looked for beside it.
+        target: The file to write. Not needed with --dry-run.
+        min_bytes: Leave tensors whose elements take fewer bytes.
+        dry_run: Write nothing.
+        check: Run both models so many times on drawn inputs, and write nothing if an output differs in a bit.
+        dim: NAME=SIZE, the size of a symbolic dimension of drawn inputs; else it is 1. May be given several times.
+        seed: Seed of the drawn inputs.
+        json: Print JSON, with all tensors, instead of tables.
+    """
+    from numbaops.cli.compact import compact_model
+
+    compact_model(model, target, min_bytes=min_bytes, dry_run=dry_run, check=check, dims=dim, seed=seed, as_json=json)
+
+
+@app.command(
+    help_epilogue=_examples(
         "numbaops bench",
         "numbaops bench --filter conversions --filter MatMul --seconds 10",
         "numbaops bench model.onnx --dim N=8 --beside onnxruntime",
