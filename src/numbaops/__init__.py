@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numbaops.numba_types import register_numba_types
     from numbaops.opset import resolve
     from numbaops.reference import InvalidModelError, ReferenceEvaluator
+    from numbaops.rewrite.fold import fold
     from numbaops.runtime import memory
     from numbaops.tensors import from_array, to_array
 
@@ -55,6 +56,7 @@ _HOME = {
     "patch_onnx": "engine.patching",
     "unpatch_onnx": "engine.patching",
     "register_numba_types": "numba_types",
+    "fold": "rewrite.fold",
     "resolve": "opset",
     "InvalidModelError": "reference",
     "ReferenceEvaluator": "reference",
@@ -82,6 +84,7 @@ __all__ = [
     "dequantize_linear",
     "element_type",
     "eye_like",
+    "fold",
     "from_array",
     "load_op",
     "memory",
