@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from numbaops.numba_types import register_numba_types
     from numbaops.opset import resolve
     from numbaops.reference import InvalidModelError, ReferenceEvaluator
-    from numbaops.rewrite.compact import CompactedModel, TensorChange, compact
+    from numbaops.rewrite.compact import compact
+    from numbaops.rewrite.fold import fold
     from numbaops.runtime import memory
     from numbaops.tensors import from_array, to_array
 
@@ -56,11 +57,10 @@ _HOME = {
     "patch_onnx": "engine.patching",
     "unpatch_onnx": "engine.patching",
     "register_numba_types": "numba_types",
+    "fold": "rewrite.fold",
     "resolve": "opset",
     "InvalidModelError": "reference",
     "ReferenceEvaluator": "reference",
-    "CompactedModel": "rewrite.compact",
-    "TensorChange": "rewrite.compact",
     "compact": "rewrite.compact",
     "memory": "runtime",
     "from_array": "tensors",
@@ -70,7 +70,6 @@ _HOME = {
 __all__ = [
     "ELEMENT_TYPES",
     "AllocationError",
-    "CompactedModel",
     "ElementType",
     "EvaluationError",
     "FloatFormat",
@@ -80,7 +79,6 @@ __all__ = [
     "NumbaopsError",
     "PackedTensor",
     "ReferenceEvaluator",
-    "TensorChange",
     "UnsupportedError",
     "cast",
     "compact",
@@ -89,6 +87,7 @@ __all__ = [
     "dequantize_linear",
     "element_type",
     "eye_like",
+    "fold",
     "from_array",
     "load_op",
     "memory",

@@ -10,7 +10,7 @@ from typing import Any
 from numbaops.cli import report
 from numbaops.errors import InvalidValueError
 from numbaops.rewrite import files
-from numbaops.rewrite.compact import CompactedModel, TensorChange, compact_loaded
+from numbaops.rewrite.compact import Compacted, TensorChange, compact
 
 _TENSORS_SHOWN = 40
 _NAMES_SHOWN = 3
@@ -24,15 +24,10 @@ def compact_model(
         raise InvalidValueError("there is no file to write to; give one, or --dry-run")
     if dims and not check:
         raise InvalidValueError("--dim is for the inputs that --check draws; give --check N")
-    loaded = files.load(path)
     if target is not None:
-        files.check_target(target, loaded)
-    compacted = compact_loaded(loaded, min_bytes)
-    if check:
-        from numbaops.rewrite.comparison import check_same
-
-        check_same(files.load(path), loaded, check, dims, seed)
-    written = [] if target is None or dry_run else files.save(compacted.model, target, loaded)
+        files.check_target(target, files.load(path))
+    compacted = compact(path, min_bytes=min_bytes, check=check, dims=dims, seed=seed)
+    written = [] if target is None or dry_run else compacted.save(target)
     facts = {
         "model": path.name,
         "written": [str(file) for file in written],
@@ -48,7 +43,7 @@ def compact_model(
         _print(facts, compacted)
 
 
-def _print(facts: dict[str, Any], compacted: CompactedModel) -> None:
+def _print(facts: dict[str, Any], compacted: Compacted) -> None:
     changed = sorted((one for one in compacted.changes if one.outcome != "kept"), key=lambda one: -one.saved)
     if changed:
         nested = any(one.where for one in changed)  # else nothing would be said of each

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from onnx.external_data_helper import uses_external_data
 
 from numbaops.dtypes import BY_CODE, ElementType
-from numbaops.errors import InvalidTypeError, InvalidValueError
+from numbaops.errors import InvalidValueError
 from numbaops.rewrite import files
+from numbaops.rewrite.comparison import check_same
 from numbaops.rewrite.patterns import Array, patterns, words
 from numbaops.rewrite.payloads import field_bytes, length_bytes, payload_bytes, repacked, smallest, tensor_bytes
 from numbaops.rewrite.recipes import PREVIOUS, Recipe, Step, offered, recipes, why_not
@@ -58,7 +60,7 @@ class TensorChange:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactedModel:
+class Compacted:
     """What :func:`compact` gives.
 
     Attributes:
@@ -67,6 +69,7 @@ class CompactedModel:
         small: tensors that were not looked at because they are below ``min_bytes``.
         bytes_before: of the model and its external data.
         bytes_after: the same of the compacted model.
+        source: the model that it was made from.
     """
 
     model: ModelProto
@@ -74,9 +77,30 @@ class CompactedModel:
     small: int
     bytes_before: int
     bytes_after: int
+    source: files.LoadedModel
+
+    def save(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Write the model to a file, all or nothing; external data go into ``PATH.data``.
+
+        Returns:
+            The files that were written.
+
+        Raises:
+            InvalidValueError: ``path`` is a file of the model that this was made from, or nothing can be written there.
+            OSError: it cannot be written, e.g. for want of room; nothing is left of it then.
+        """
+        return files.save(self.model, path, self.source)
 
 
-def compact(model: Any, *, min_bytes: int = MIN_BYTES, folder: str | os.PathLike[str] | None = None) -> CompactedModel:
+def compact(
+    model: Any,
+    *,
+    min_bytes: int = MIN_BYTES,
+    check: int = 0,
+    dims: Iterable[str] = (),
+    seed: int = 0,
+    folder: str | os.PathLike[str] | None = None,
+) -> Compacted:
     """A model whose tensors take fewer bytes, and have the same bits when it runs.
 
     Initializers and Constants, also those in bodies and functions, become the nodes that make them: ConstantOfShape if they are uniform,
@@ -89,27 +113,29 @@ def compact(model: Any, *, min_bytes: int = MIN_BYTES, folder: str | os.PathLike
     Args:
         model: a ModelProto, which is left as it is, or a model as a path, bytes or a file object.
         min_bytes: tensors whose elements take fewer bytes are left as they are.
+        check: run the model before and after on so many drawn inputs, and compare the outputs to the bit.
+        dims: ``"NAME=SIZE"`` of symbolic dimensions of drawn inputs; of others it is 1.
+        seed: of drawn inputs.
         folder: where external data are; by default beside a file that has a path.
 
     Raises:
-        InvalidValueError: a tensor cannot be read, or ``min_bytes`` is negative.
-        InvalidTypeError: ``model`` is no model, or ``min_bytes`` no integer.
+        InvalidModelError: it is no ONNX model.
+        InvalidValueError: a tensor cannot be read, or ``min_bytes`` or ``check`` is no integer from 0 on.
+        InvalidTypeError: ``model`` is neither model nor file.
+        EvaluationError: ``check`` found a difference, or the model fails on drawn inputs.
     """
-    if not isinstance(min_bytes, (int, np.integer)) or isinstance(min_bytes, bool):
-        raise InvalidTypeError(f"min_bytes is {min_bytes!r}; allowed: an integer", attribute="min_bytes")
-    if min_bytes < 0:
-        raise InvalidValueError(f"min_bytes is {min_bytes}; allowed: 0 and more", attribute="min_bytes")
-    return compact_loaded(files.load(model, folder), int(min_bytes))
-
-
-def compact_loaded(loaded: files.LoadedModel, min_bytes: int) -> CompactedModel:
-    """As :func:`compact`; the loaded model itself is changed."""
+    for name, value in (("min_bytes", min_bytes), ("check", check)):
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
+            raise InvalidValueError(f"{name} is {value!r}; allowed: an integer from 0 on", attribute=name)
+    loaded = files.load(model, folder)
+    source = files.LoadedModel(files.copied(loaded.model), loaded.external, loaded.path, loaded.folder) if check else loaded
     before = model_bytes(loaded.model)
-    work = _Work(loaded, min_bytes)
+    work = _Work(loaded, int(min_bytes))
     while work.one_pass():
         pass
-    changes = (*work.done, *work.kept)
-    return CompactedModel(loaded.model, changes, work.small, before, model_bytes(loaded.model))
+    if check:
+        check_same(source, loaded, int(check), dims, seed)
+    return Compacted(loaded.model, (*work.done, *work.kept), work.small, before, model_bytes(loaded.model), source)
 
 
 def model_bytes(model: ModelProto) -> int:
