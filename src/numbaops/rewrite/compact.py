@@ -19,7 +19,7 @@ from numbaops.rewrite import files
 from numbaops.rewrite.comparison import check_same
 from numbaops.rewrite.patterns import Array, patterns, words
 from numbaops.rewrite.payloads import field_bytes, length_bytes, payload_bytes, repacked, smallest, tensor_bytes
-from numbaops.rewrite.recipes import PREVIOUS, Recipe, Step, offered, recipes, why_not
+from numbaops.rewrite.recipes import PREVIOUS, SPARSE, Recipe, Step, offered, recipes, why_not
 from numbaops.rewrite.scopes import Held, Tree, trees
 
 MIN_BYTES = 256
@@ -110,6 +110,8 @@ def compact(
     remaining values stay, and so do initializers that are inputs, or that training or quantization annotations name. To compact the
     result changes nothing.
 
+    Before IR version 4 every initializer had to be an input, and none is a default; those that go are no inputs any more.
+
     Args:
         model: a ModelProto, which is left as it is, or a model as a path, bytes or a file object.
         min_bytes: tensors whose elements take fewer bytes are left as they are.
@@ -128,7 +130,9 @@ def compact(
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
             raise InvalidValueError(f"{name} is {value!r}; allowed: an integer from 0 on", attribute=name)
     loaded = files.load(model, folder)
-    source = files.LoadedModel(files.copied(loaded.model), loaded.external, loaded.path, loaded.folder) if check else loaded
+    # kept: which files the model refers to, which its new one may not replace
+    copy = files.copied(loaded.model, lambda tensor: not check and not uses_external_data(tensor))
+    source = files.LoadedModel(copy, loaded.external, loaded.path, loaded.folder)
     before = model_bytes(loaded.model)
     work = _Work(loaded, int(min_bytes))
     while work.one_pass():
@@ -156,6 +160,7 @@ class _Facts:
     digest: bytes = b""
     recipes: list[Recipe] | None = None
     reason: str = ""
+    packed: bool = False
 
 
 @dataclass(slots=True)
@@ -166,6 +171,7 @@ class _Work:
     kept: list[TensorChange] = field(default_factory=list)
     small: int = 0
     _known: dict[tuple[str, str], _Facts] = field(default_factory=dict)
+    _added: set[str] = field(default_factory=set)
 
     def one_pass(self) -> bool:
         """Share or replace what can be; whether there was any."""
@@ -246,7 +252,7 @@ class _Work:
         """Make a tensor of nodes, or pack it, or keep it."""
         row, before = BY_CODE[one.tensor.data_type], one.bytes
         if payload_bytes(one.tensor) < self.min_bytes:
-            self.small += 1
+            self.small += one.name not in self._added
             return
         if one.pinned:
             self._keep(one, one.pinned)
@@ -258,6 +264,8 @@ class _Work:
             if packed is not None:
                 one.tensor.CopyFrom(packed)
             facts.recipes, facts.reason = _recipes(array, row, tree.opset)
+            if one.is_output:  # ONNX Runtime would give its caller a sparse tensor, or fail
+                facts.recipes = [recipe for recipe in facts.recipes if recipe.title != SPARSE]
         best, cost = None, one.bytes
         for recipe in facts.recipes:
             nodes, operands = self._nodes(tree, one, recipe)
@@ -268,13 +276,15 @@ class _Work:
             recipe, nodes, operands = best
             for operand in operands:
                 tree.add_operand(operand)
+                self._added.add(operand.name)
             tree.definitions.update(node.output[0] for node in nodes[:-1])
             one.replace(nodes)
             self._note(one, recipe.title, "", before, cost)
         elif one.bytes < before:
+            facts.packed = True
             self._note(one, "packed", "", before, one.bytes)
-        else:
-            self._keep(one, "nodes that make it would take as many bytes" if facts.recipes else facts.reason)
+        elif not facts.packed:
+            self._keep(one, "nodes that make it would take more bytes" if facts.recipes else facts.reason)
 
     def _nodes(self, tree: Tree, one: Held, recipe: Recipe) -> tuple[list[NodeProto], list[TensorProto]]:
         """The nodes of a recipe that make a tensor, and the tensors that these need and that are not there yet."""
@@ -306,7 +316,8 @@ class _Work:
         return np.ascontiguousarray(self.loaded.array(one.tensor)).reshape(tuple(one.tensor.dims))
 
     def _keep(self, one: Held, reason: str) -> None:
-        self.kept.append(_change(one, "kept", reason, one.bytes, one.bytes))
+        if one.name not in self._added:
+            self.kept.append(_change(one, "kept", reason, one.bytes, one.bytes))
 
     def _note(self, one: Held, outcome: str, note: str, before: int, after: int) -> None:
         self.done.append(_change(one, outcome, note, before, after))

@@ -9,6 +9,7 @@ from onnx import TensorProto
 from onnx.external_data_helper import uses_external_data
 
 from numbaops.dtypes import BY_CODE, BY_NAME
+from numbaops.errors import InvalidTypeError
 from numbaops.rewrite.patterns import Array
 from numbaops.tensors import from_array
 
@@ -26,8 +27,14 @@ def smallest(array: Array) -> TensorProto:
 
 
 def payload_bytes(tensor: TensorProto) -> int:
-    """Bytes of a tensor's elements as ``raw_data``, or of its strings."""
-    row = BY_CODE[tensor.data_type]
+    """Bytes of a tensor's elements as ``raw_data``, or of its strings.
+
+    Raises:
+        InvalidTypeError: ONNX has no such element type.
+    """
+    row = BY_CODE.get(tensor.data_type)
+    if row is None:
+        raise InvalidTypeError(f"tensor {tensor.name!r}: data_type is {tensor.data_type}; known: 1 to {max(BY_CODE)}")
     return row.packed_size(math.prod(tensor.dims)) if row.bits else sum(map(len, tensor.string_data))
 
 

@@ -31,7 +31,7 @@ _IN_ONNXRUNTIME: Mapping[str, frozenset[str]] = {
     "EyeLike": frozenset({"float", "double", "int32", "int64", "uint64"}),
     "Mul": frozenset({"float", "double", "int32", "int64"}),
     "Range": frozenset({"float", "double", "int16", "int32", "int64"}),
-    "Cast": _BY_BITS | {"float8e8m0", "uint4", "int4", "uint2", "int2"},
+    "Cast": _BY_BITS | {"uint4", "int4"},  # to float8e8m0, uint2 and int2 too, but folding such a node fails when a model is loaded
     "Constant": _BY_BITS,  # from a sparse tensor
     "Expand": frozenset({"string"}),
     "Identity": _BY_BITS | {"string"},
@@ -41,6 +41,10 @@ _NOT_IN_ONNXRUNTIME = frozenset({"complex64", "complex128", "float6e2m3", "float
 
 _LARGEST_COUNTED = 1 << 53
 """Where ONNX Runtime, which counts the elements of a Range in double, would begin to miscount."""
+
+
+SPARSE = "sparse_value"
+"""The title of a Constant that has few elements."""
 
 
 class _Previous:
@@ -69,7 +73,7 @@ class Recipe:
     def title(self) -> str:
         """The operators, but for the one that has the shape for EyeLike."""
         if self.steps[0].op_type == "Constant":
-            return "sparse_value"
+            return SPARSE
         names = [step.op_type for step in self.steps]
         return " + ".join(names[1:] if "EyeLike" in names else names)
 

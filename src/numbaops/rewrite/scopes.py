@@ -143,8 +143,10 @@ class Scope:
             for position in reversed([at for at, info in enumerate(graph.value_info) if info.name in gone]):
                 del graph.value_info[position]
         if self.dropped and isinstance(graph, GraphProto):
-            for position in reversed([at for at, tensor in enumerate(graph.initializer) if tensor.name in self.dropped]):
-                del graph.initializer[position]
+            # before IR version 4 they are inputs as well
+            for values in (graph.initializer, graph.input):
+                for position in reversed([at for at, value in enumerate(values) if value.name in self.dropped]):
+                    del values[position]
         if self.front or self.replaced:
             nodes = [*self.front]
             for index, node in enumerate(graph.node):
@@ -249,14 +251,14 @@ def trees(model: ModelProto, min_bytes: int) -> Iterator[Tree]:
     old = model.ir_version < _INITIALIZERS_ARE_INPUTS_BELOW
     bindings = [entry for each in model.training_info for entry in (*each.initialization_binding, *each.update_binding)]
     trained = {name for entry in bindings for name in (entry.key, entry.value)}
-    yield Tree(imports_of(model, None).get("", 0), old, list(_scopes(model.graph, None, "", trained)), min_bytes)
+    yield Tree(imports_of(model, None).get("", 0), old, list(_scopes(model.graph, None, "", trained, old)), min_bytes)
     for function in model.functions:
         name = ".".join(filter(None, (function.domain, function.name, function.overload)))
-        scopes = list(_scopes(function, None, f"function {name}", set()))
+        scopes = list(_scopes(function, None, f"function {name}", set(), old))
         yield Tree(imports_of(function, None).get("", 0), old, scopes, min_bytes)
 
 
-def _scopes(graph: GraphProto | FunctionProto, parent: Scope | None, where: str, trained: set[str]) -> Iterator[Scope]:
+def _scopes(graph: GraphProto | FunctionProto, parent: Scope | None, where: str, trained: set[str], old: bool) -> Iterator[Scope]:
     scope = Scope(graph, parent, where)
     yield scope
     if isinstance(graph, GraphProto):
@@ -266,7 +268,7 @@ def _scopes(graph: GraphProto | FunctionProto, parent: Scope | None, where: str,
         for note in graph.quantization_annotation:
             annotated.update(entry.value for entry in note.quant_parameter_tensor_names)
         reasons = (
-            (inputs, "it is the default of an input"),
+            (set() if old else inputs, "it is the default of an input"),
             (annotated, "a quantization annotation names it"),
             (trained, "training changes it"),
         )
@@ -287,7 +289,7 @@ def _scopes(graph: GraphProto | FunctionProto, parent: Scope | None, where: str,
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
                 label = f"{node.op_type} {node.name or next(iter(node.output), '')}, {attribute.name}"
-                yield from _scopes(body, scope, f"{where}: {label}" if where else label, trained)
+                yield from _scopes(body, scope, f"{where}: {label}" if where else label, trained, old)
 
 
 def _tensor_of(node: NodeProto) -> TensorProto | None:
