@@ -82,14 +82,14 @@ def runtime_bits(values: Iterable[Any]) -> list[Any]:
 
 
 def _bytes(value: Any) -> Any:
+    if value.element_type() == TensorProto.FLOAT4E2M1:  # of which it gives other bytes each time
+        return b""
     try:
         array = value.numpy()
     except Exception:  # NumPy has no such type
         import ctypes
 
         if value.tensor_size_in_bytes() == 0:
-            return b""
-        if value.element_type() == TensorProto.FLOAT4E2M1:  # of which it returns other bytes each time
             return b""
         return ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
     return array.tolist() if array.dtype == object else array.tobytes()
