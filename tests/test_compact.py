@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -425,6 +426,44 @@ def test_bodies_of_loops_and_scans() -> None:
     assert outcomes(compacted) == {"one": "shared", "w": "Range", "v": "ConstantOfShape"}
 
 
+def drawn_graph(draw: random.Random, depth: int, visible: list[str], prefix: str) -> onnx.GraphProto:
+    """A graph with initializers, Constants and an If, of few tensors that are equal; names may come again in bodies beside each other."""
+    pool = [big(), big(1), np.full(200, 3, np.float32), np.arange(200, dtype=np.float32)]
+    nodes, initializers, mine = [], [], []
+    for number in range(draw.randint(0, 3)):
+        name = f"{prefix}_{number}" if draw.random() < 0.7 else f"again{draw.randint(0, 2)}"
+        if name in visible or name in mine:
+            continue
+        tensor = from_array(draw.choice(pool), name)
+        if draw.random() < 0.5:
+            initializers.append(tensor)
+        else:
+            nodes.append(helper.make_node("Constant", [], [name], value=tensor))
+        mine.append(name)
+    for number in range(draw.randint(0, 2)):
+        nodes.append(add(draw.choice(visible + mine), draw.choice(visible + mine), f"{prefix}_sum{number}"))
+        mine.append(f"{prefix}_sum{number}")
+    if depth:
+        bodies = {name: drawn_graph(draw, depth - 1, visible + mine, prefix + name[0]) for name in ("then_branch", "else_branch")}
+        nodes.append(helper.make_node("If", ["condition"], [f"{prefix}_if"], name=prefix, **bodies))
+        mine.append(f"{prefix}_if")
+    if not mine or draw.random() < 0.3:
+        nodes.append(add(draw.choice(visible + mine), "x", f"{prefix}_last"))
+        mine.append(f"{prefix}_last")
+    output = helper.make_tensor_value_info(draw.choice(mine), TensorProto.FLOAT, [200])
+    return helper.make_graph(nodes, f"graph_{prefix}", [], [output], initializers)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_drawn_nests(seed: int) -> None:
+    draw = random.Random(seed)
+    graph = drawn_graph(draw, 3, ["x"], "r")
+    graph.input.extend([X, CONDITION])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    for condition in (True, False):
+        checked(model, {"x": big(2), "condition": np.array(condition)}, min_bytes=draw.choice([0, 64, 801]))
+
+
 def test_functions() -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["": 21, "local": 1]>
@@ -543,7 +582,7 @@ def external_model(folder: Path) -> Path:
     arrays = {"ones": np.ones(50_000, np.float32), "drawn": big(0, 50_000), "more": big(0, 50_000)}
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [50_000])
     nodes = [add("x", "ones", "s"), add("s", "drawn", "t"), add("t", "more", "y")]
-    model = model_of(arrays, nodes, inputs=[x], outputs=["y"])
+    model = model_of(arrays, nodes, inputs=[x], outputs=["y"], opset=21)
     model.graph.output[0].type.CopyFrom(x.type)
     onnx.save(model, folder / "model.onnx", save_as_external_data=True, location="weights", size_threshold=1000)
     return folder / "model.onnx"

@@ -115,7 +115,9 @@ class Scope:
 
     def take(self, one: Held, tree: Tree) -> str:
         """Move a tensor of this scope or of a body in it to where all see it; returns its name."""
-        name = one.name if tree.definitions[one.name] == 1 else tree.fresh(one.name, ())
+        given_on = one.is_output and one.scope is not self  # so that the body needs its name
+        name = one.name if tree.definitions[one.name] == 1 and not given_on else tree.fresh(one.name, ())
+        tree.definitions[name] += 1
         if one.node is None and isinstance(self.graph, GraphProto) and not tree.old:
             self.graph.initializer.append(one.tensor)
             self.graph.initializer[-1].name = name
@@ -123,7 +125,7 @@ class Scope:
             node = helper.make_node("Constant", [], [name], value=one.tensor)
             one.describe(node)
             self.front.append(node)
-        if one.is_output and one.scope is not self:
+        if given_on:
             one.replace([helper.make_node("Identity", [name], [one.name])])
         else:
             one.replace([])
