@@ -32,6 +32,8 @@ Key = tuple[str, str, str]
 MOST_TRIPS = 1 << 12
 """Trips of a Loop up to which it is run ahead."""
 
+_LOOPS = frozenset(("Loop", "Scan", "SequenceMap"))
+
 _ESTIMATED_FROM = 1 << 20
 """Bytes of inputs from which the size of an output is looked at before it is computed: that takes as long as a small node."""
 
@@ -161,18 +163,16 @@ class Scope:
         except Exception as error:
             raise LeftError("fails", _text(error)) from error
 
-    @staticmethod
-    def _check_pure(step: Step) -> None:
+    def _check_pure(self, step: Step) -> None:
         node = step.node
-        pure = step.fast.pure
+        pure = step.fast.pure or isinstance(node, DeferredFunction)
         if isinstance(node, ControlFlow):  # which a plan leaves because they may take long
             pure = all(graph.pure for graph in node.graphs.values())
-            if not pure:
-                raise LeftError("loop", "a loop in a loop")
-        elif isinstance(node, DeferredFunction):
-            pure = True
-        if not pure:
-            raise LeftError("random" if step.op_type == "Dropout" else "side effect")
+        if pure:
+            return
+        if any(one.op_type in _LOOPS for one, _ in self.inside(node.onnx_node)):
+            raise LeftError("loop", "inside of it")
+        raise LeftError("random")
 
 
 def _check_trips(values: Sequence[Any]) -> None:

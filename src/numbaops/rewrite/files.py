@@ -70,7 +70,7 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
     """A model to rewrite.
 
     Args:
-        source: a ModelProto, which is copied; or a model file as a path, as bytes or as a file object.
+        source: a ModelProto, which is copied; or a model file as a path, as bytes or as a file object; or what this returned, as it is.
         folder: where external data are; by default beside a file that has a path.
 
     Raises:
@@ -78,6 +78,8 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
         InvalidModelError: it is no ONNX model.
         InvalidTypeError: ``source`` is nothing of this kind.
     """
+    if isinstance(source, LoadedModel):
+        return source
     path = Path(source) if isinstance(source, (str, os.PathLike)) else None
     if path is not None:
         try:
@@ -182,7 +184,7 @@ def check_target(path: str | os.PathLike[str], loaded: LoadedModel) -> Path:
     if not target.parent.is_dir():
         raise InvalidValueError(f"{path}: there is no folder {target.parent}")
     for ours in (target, data_path(target)):
-        for theirs in _files_of(loaded):
+        for theirs in files_of(loaded):
             if os.path.realpath(theirs) == str(ours) or (theirs.exists() and ours.exists() and os.path.samefile(theirs, ours)):
                 what = "the model that is read" if theirs == loaded.path else "external data of the model that is read"
                 raise InvalidValueError(f"{path}: {ours.name} is {what}, which stays as it is; give another name")
@@ -194,7 +196,8 @@ def check_target(path: str | os.PathLike[str], loaded: LoadedModel) -> Path:
     return target
 
 
-def _files_of(loaded: LoadedModel) -> list[Path]:
+def files_of(loaded: LoadedModel) -> list[Path]:
+    """The files that a model was loaded from, with those of its external data."""
     names: dict[Path, None] = {}
     if loaded.path is not None:
         names[loaded.path] = None

@@ -52,7 +52,8 @@ class Fact:
         what: ``"folded"`` (its outputs are stored), ``"inlined"`` (an ``If`` in whose place is a branch), ``"removed"`` (nobody took its
             outputs), ``"renamed"`` (an ``Identity``, whose takers take its input) or ``"left"`` (it depends on no graph input, and stays).
         reason: why it was left: ``"smaller as it is"``, ``"max_tensor"``, ``"max_growth"``, ``"random"``, ``"side effect"``,
-            ``"unknown operator"``, ``"loop"``, ``"no tensor"``, ``"attribute of the function"``, ``"fails"`` or ``"memory"``; else "".
+            ``"unknown operator"``, ``"loop"``, ``"no tensor"`` (a sequence), ``"no Constant"`` (which is needed there, and does not exist
+            for that type at the opset), ``"attribute of the function"``, ``"fails"`` or ``"memory"``; else "".
         op_type: the operator, with its domain if it is not ONNX's own; ``"initializer"`` for an initializer.
         name: of the node, or of the first value that it computes.
         place: where it is: "" for the graph, else the function or the nodes around the body.
@@ -445,7 +446,6 @@ class _Folder:
         assert entry.known is not None
         if None in sizes:
             return "no tensor"
-        total = sum(size or 0 for size in sizes)
         if any(entry.known[position].made for position in wanted):
             return "smaller as it is"
         if _tensor_of(entry.node) is None and max(size or 0 for size in sizes) > self.max_tensor:
@@ -453,8 +453,8 @@ class _Folder:
         as_nodes = not self._initializers(place) or any(entry.node.output[position] in place.outputs for position in wanted)
         opset = place.scope.opsets.get("")
         codes = frozenset() if opset is None else constant_codes(opset)
-        if total and as_nodes and not all(entry.known[position].code in codes for position in wanted):
-            return "no tensor"
+        if as_nodes and not all(entry.known[position].code in codes for position in wanted):
+            return "no Constant"
         return None
 
     def _freed(self, node: NodeProto, place: _Place, needed: set[str], users: Mapping[str, int], makers: Mapping[str, _Entry]) -> int:
