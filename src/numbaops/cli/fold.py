@@ -44,7 +44,7 @@ def fold_model(
         seed=seed or 0,
     )
     written = folded.save(output)
-    before = sum(path.stat().st_size for path in files.files_of(folded.source))
+    before = sum(path.stat().st_size for path in loaded.files)
     facts = {
         "model": model.name,
         "files": [path.name for path in written],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ def fold(
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
             raise InvalidValueError(f"{name} is {value!r}; allowed: an integer from 0 on", attribute=name)
     loaded = files.load(model, folder)
-    before = files.LoadedModel(files.copied(loaded.model), loaded.external, loaded.path, loaded.folder) if check else loaded
+    before = replace(loaded, model=files.copied(loaded.model)) if check else loaded
     count = _count(loaded.model)
     folding = Folder(loaded, int(max_growth), int(max_tensor), dense)
     folding.run()

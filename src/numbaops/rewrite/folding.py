@@ -222,9 +222,10 @@ class Folder:
             hidden |= inputs
         values = {name: known for name, known in place.values.items() if name not in hidden}
         values = {name: Known(known.get, known.nbytes, 0, known.made) for name, known in values.items()}
+        outer = frozenset(values)
         values |= known_initializers(body, inputs, self.loaded)
         shapes = {name: known for name, known in place.shapes.items() if name not in hidden}
-        self._place(Place(body, place.scope, label, values, old=self.old, shapes=shapes))
+        self._place(Place(body, place.scope, label, values, old=self.old, shapes=shapes, outer=outer))
 
     def _compute(self, node: NodeProto, place: Place) -> _Entry:
         """A node with its outputs, if they depend on known values only."""
@@ -314,6 +315,8 @@ class Folder:
         node = entry.node
         if node.op_type == "Constant" and tensor_of(node) is not None and (node.output[0] in place.outputs or not place.takes_initializers):
             return None  # as it is stored already
+        if node.op_type == "Identity" and (node.input[0] in needed or node.input[0] in place.outer):
+            return None  # a second copy of what is there
         sizes = [entry.known[position].nbytes for position in wanted]
         total = sum(size or 0 for size in sizes)
         if (reason := self._reason(entry, wanted, sizes, place)) is not None:

@@ -25,6 +25,7 @@ class Place:
         main: whether it is the model's graph.
         old: whether the model is of an IR version before 4, where every initializer is an input as well.
         shapes: by name, what stands for graph inputs of declared shape, for who looks at nothing but the shape.
+        outer: the names of known values of the graphs around it.
     """
 
     owner: GraphProto | FunctionProto
@@ -34,6 +35,7 @@ class Place:
     main: bool = False
     old: bool = False
     shapes: dict[str, Known] = field(default_factory=dict)
+    outer: frozenset[str] = frozenset()
 
     @property
     def outputs(self) -> list[str]:
