@@ -319,6 +319,61 @@ def bench(
     )
 
 
+@app.command(
+    help_epilogue=_examples(
+        "numbaops fold model.onnx folded.onnx",
+        "numbaops fold model.onnx folded.onnx --check 3 --dim batch=2",
+        "numbaops fold model.onnx folded.onnx --max-growth 1000000 --json",
+    )
+)
+def fold(
+    model: Path,
+    output: Path,
+    /,
+    *,
+    max_growth: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    max_tensor: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    dense: Flag = False,
+    check: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    dim: Several = (),
+    seed: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    json: Flag = False,
+) -> None:
+    """Compute what depends on no input of MODEL ahead, and write the model without the nodes that compute it to OUTPUT.
+
+    An If with a constant condition gives way to its branch; nodes, initializers and functions that nobody needs go; bodies and functions
+    are folded inside. Names of inputs and outputs, opsets and metadata stay, and results are the same to the bit. What makes much of
+    little (ConstantOfShape, EyeLike, Expand, Tile, Range, DequantizeLinear) stays where it is smaller than what it makes.
+
+    Shows what was folded, and what was left and why. MODEL is left as it is, and OUTPUT is written whole or not at all; what MODEL has in
+    other files goes into OUTPUT.data.
+
+    Args:
+        model: An ONNX model; its external data is looked for beside it.
+        output: The file to write.
+        max_growth: Bytes that the model may grow by. [default: 67108864]
+        max_tensor: Bytes that a computed tensor may take. [default: 16777216]
+        dense: Also store what is larger than the nodes that make it.
+        check: Run both models on so many drawn inputs, and write nothing unless all outputs are the same to the bit.
+        dim: NAME=SIZE, the size of a symbolic dimension of drawn inputs; else it is 1. May be given several times.
+        seed: Seed of the drawn inputs. [default: 0]
+        json: Print JSON instead of a table, with the name of every node.
+    """
+    from numbaops.cli.fold import fold_model
+
+    fold_model(
+        model,
+        output,
+        max_growth=max_growth,
+        max_tensor=max_tensor,
+        dense=dense,
+        check=check,
+        dims=dim,
+        seed=seed,
+        as_json=json,
+    )
+
+
 @app.command(help_epilogue=_examples("numbaops completion --install", "numbaops completion bash > /etc/bash_completion.d/numbaops"))
 def completion(shell: Shell | None = None, /, *, install: Flag = False, json: Flag = False) -> None:
     """Print the script with which a shell completes numbaops' commands and options, or install it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ Key = tuple[str, str, str]
 
 MOST_TRIPS = 1 << 12
 """Trips of a Loop up to which it is run ahead."""
+
+_LOOPS = frozenset(("Loop", "Scan", "SequenceMap"))
 
 _ESTIMATED_FROM = 1 << 20
 """Bytes of inputs from which the size of an output is looked at before it is computed: that takes as long as a small node."""
@@ -93,8 +95,7 @@ class Scope:
             outer, opsets = todo.pop()
             for one in nodes_in([outer]):
                 yield one, opsets
-                key = key_of(one)
-                if self.is_call(one) and key not in seen:
+                if self.is_call(one) and (key := key_of(one)) not in seen:
                     seen.add(key)
                     function = self.functions[key]
                     imports = imports_of(function, None)
@@ -102,19 +103,18 @@ class Scope:
 
     def is_call(self, node: NodeProto) -> bool:
         """Whether a node calls a function of the model; one that is named like an operator of ONNX does not replace it."""
-        return key_of(node) in self.functions and not onnx.defs.has(node.op_type, canonical_domain(node.domain))
+        return bool(self.functions) and key_of(node) in self.functions and not onnx.defs.has(node.op_type, canonical_domain(node.domain))
 
     def unknown(self, node: NodeProto) -> str:
         """The first operator in a node that nobody knows, or "". It may do more than compute its outputs."""
-        for one, opsets in self.inside(node):
+        return self._unknown(self.inside(node))
+
+    def _unknown(self, inside: Iterable[tuple[NodeProto, Mapping[str, int]]]) -> str:
+        for one, opsets in inside:
             domain = canonical_domain(one.domain)
             if not self.is_call(one) and signature_of(domain, str(one.op_type), opsets.get(domain)) is None:
                 return ".".join(filter(None, (domain, str(one.op_type))))
         return ""
-
-    def random(self, node: NodeProto) -> bool:
-        """Whether a node gives other values each time."""
-        return any(canonical_domain(one.domain) == "" and one.op_type in RANDOM for one, _ in self.inside(node))
 
     def compute(
         self, node: NodeProto, inputs: Sequence[Callable[[], Any]], outer: Mapping[str, Callable[[], Any]], limit: int
@@ -130,13 +130,14 @@ class Scope:
         Raises:
             LeftError: the node must not run ahead, or cannot.
         """
-        if unknown := self.unknown(node):
+        inside = list(self.inside(node))
+        if unknown := self._unknown(inside):
             raise LeftError("unknown operator", unknown)
-        if self.random(node):
+        if any(one.op_type in RANDOM and canonical_domain(one.domain) == "" for one, _ in inside):
             raise LeftError("random")
         if references([node]):
             raise LeftError("attribute of the function")
-        called = frozenset(key_of(one) for one, _ in self.inside(node) if self.is_call(one))
+        called = frozenset(key_of(one) for one, _ in inside if self.is_call(one))
         try:
             step = self._evaluator(called).step_of(node)
         except UnsupportedError as error:
@@ -161,18 +162,16 @@ class Scope:
         except Exception as error:
             raise LeftError("fails", _text(error)) from error
 
-    @staticmethod
-    def _check_pure(step: Step) -> None:
+    def _check_pure(self, step: Step) -> None:
         node = step.node
-        pure = step.fast.pure
+        pure = step.fast.pure or isinstance(node, DeferredFunction)
         if isinstance(node, ControlFlow):  # which a plan leaves because they may take long
             pure = all(graph.pure for graph in node.graphs.values())
-            if not pure:
-                raise LeftError("loop", "a loop in a loop")
-        elif isinstance(node, DeferredFunction):
-            pure = True
-        if not pure:
-            raise LeftError("random" if step.op_type == "Dropout" else "side effect")
+        if pure:
+            return
+        if any(one.op_type in _LOOPS for one, _ in self.inside(node.onnx_node)):
+            raise LeftError("loop", "inside of it")
+        raise LeftError("random")
 
 
 def _check_trips(values: Sequence[Any]) -> None:

@@ -49,12 +49,19 @@ class LoadedModel:
         external: reads those.
         path: the model's file, or None.
         folder: where other files are looked for, or None.
+        data: the files that hold data of the model as it was loaded.
     """
 
     model: ModelProto
     external: ExternalData
     path: Path | None = None
     folder: Path | None = None
+    data: tuple[Path, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that it was loaded from, with those of its external data."""
+        return self.data if self.path is None else (self.path, *self.data)
 
     @property
     def source(self) -> Source:
@@ -70,7 +77,7 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
     """A model to rewrite.
 
     Args:
-        source: a ModelProto, which is copied; or a model file as a path, as bytes or as a file object.
+        source: a ModelProto, which is copied; or a model file as a path, as bytes or as a file object; or what this returned, as it is.
         folder: where external data are; by default beside a file that has a path.
 
     Raises:
@@ -78,6 +85,8 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
         InvalidModelError: it is no ONNX model.
         InvalidTypeError: ``source`` is nothing of this kind.
     """
+    if isinstance(source, LoadedModel):
+        return source
     path = Path(source) if isinstance(source, (str, os.PathLike)) else None
     if path is not None:
         try:
@@ -95,7 +104,8 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
             raise InvalidTypeError(f"expected a model, got a {type(found).__name__}")
         model = found
     where = None if folder is None else Path(folder)
-    return LoadedModel(model, ExternalData(None if where is None else str(where)), path, where)
+    external = ExternalData(None if where is None else str(where))
+    return LoadedModel(model, external, path, where, () if where is None else _data_files(model, where))
 
 
 def copied(model: ModelProto, emptied: Callable[[TensorProto], bool] = lambda tensor: False) -> ModelProto:
@@ -182,7 +192,7 @@ def check_target(path: str | os.PathLike[str], loaded: LoadedModel) -> Path:
     if not target.parent.is_dir():
         raise InvalidValueError(f"{path}: there is no folder {target.parent}")
     for ours in (target, data_path(target)):
-        for theirs in _files_of(loaded):
+        for theirs in loaded.files:
             if os.path.realpath(theirs) == str(ours) or (theirs.exists() and ours.exists() and os.path.samefile(theirs, ours)):
                 what = "the model that is read" if theirs == loaded.path else "external data of the model that is read"
                 raise InvalidValueError(f"{path}: {ours.name} is {what}, which stays as it is; give another name")
@@ -194,14 +204,11 @@ def check_target(path: str | os.PathLike[str], loaded: LoadedModel) -> Path:
     return target
 
 
-def _files_of(loaded: LoadedModel) -> list[Path]:
+def _data_files(model: ModelProto, folder: Path) -> tuple[Path, ...]:
     names: dict[Path, None] = {}
-    if loaded.path is not None:
-        names[loaded.path] = None
-    if loaded.folder is not None:
-        for tensor in filter(uses_external_data, tensors_of_model(loaded.model)):
-            names[loaded.folder / ExternalDataInfo(tensor).location] = None
-    return list(names)
+    for tensor in filter(uses_external_data, tensors_of_model(model)):
+        names.update((folder / entry.value, None) for entry in tensor.external_data if entry.key == "location")
+    return tuple(names)
 
 
 def _beside(path: Path) -> Path:
@@ -211,9 +218,9 @@ def _beside(path: Path) -> Path:
 def save(model: ModelProto, path: str | os.PathLike[str], loaded: LoadedModel) -> list[Path]:
     """Write a model to a file, and what is not to be in it to a file beside it: all or nothing.
 
-    Tensors that are stored in other files are copied into ``PATH.data``. If there are such, or the model would be larger than a message
-    may be, large initializers go there too. Both files are written under other names, and take the places of earlier ones only when they
-    are complete.
+    Tensors that are stored in other files are copied into ``PATH.data``. If the model that it was made from has such, or the model would be
+    larger than a message may be, large initializers go there too. Both files are written under other names, and take the places of
+    earlier ones only when they are complete.
 
     Args:
         model: the model, which is left as it is.
@@ -229,7 +236,7 @@ def save(model: ModelProto, path: str | os.PathLike[str], loaded: LoadedModel) -
     """
     target = check_target(path, loaded)
     tensors = list(tensors_of_model(model))
-    external = any(map(uses_external_data, tensors))
+    external = bool(loaded.data) or any(map(uses_external_data, tensors))
     moves = _moves(model) if external or sum(map(_inline_bytes, tensors)) > LARGEST_MESSAGE else frozenset()
     written = {target: _beside(target)}
     if external or moves:

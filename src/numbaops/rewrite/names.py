@@ -6,17 +6,24 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from onnx import GraphProto, NodeProto
+from onnx import AttributeProto, GraphProto, NodeProto
 
 from numbaops.engine.load import canonical_domain
+
+_WITHOUT_GRAPHS = frozenset(AttributeProto.AttributeType.values()) - {
+    AttributeProto.UNDEFINED,  # before IR version 2, attributes have no type
+    AttributeProto.GRAPH,
+    AttributeProto.GRAPHS,
+}
 
 
 def bodies(node: NodeProto) -> Iterator[GraphProto]:
     """The graphs in the attributes of a node."""
     for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
+        if attribute.type not in _WITHOUT_GRAPHS:
+            if attribute.HasField("g"):
+                yield attribute.g
+            yield from attribute.graphs
 
 
 def nodes_in(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
@@ -56,11 +63,11 @@ def captured(node: NodeProto) -> dict[str, None]:
     return found
 
 
-def takes(node: NodeProto) -> Iterator[str]:
+def takes(node: NodeProto) -> set[str]:
     """The names of the values that a node takes, by its bodies too."""
-    yield from filter(None, node.input)
-    if any(True for _ in bodies(node)):
-        yield from captured(node)
+    names = {*node.input, *captured(node)}
+    names.discard("")
+    return names
 
 
 def every_name(nodes: Iterable[NodeProto]) -> Iterator[str]:
@@ -137,7 +144,7 @@ def inline(node: NodeProto, branch: GraphProto, fresh: Callable[[str], str], use
             names[value.name] = output
         else:
             copies.append(NodeProto(op_type="Identity", input=[value.name], output=[output]))
-    for name in own:
+    for name in sorted(own):
         if name not in names and used.get(name, 0) > inside[name]:
             names[name] = fresh(name)
     for one in (*branch.node, *copies):
