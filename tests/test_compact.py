@@ -166,8 +166,7 @@ def patterns_of(name: str, seed: int = 0) -> dict[str, np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("by_nodes", [False, True], ids=["outputs", "inputs of nodes"])
-@pytest.mark.parametrize("opset", IR)
+@pytest.mark.parametrize(("opset", "by_nodes"), [(9, True), (19, True), (21, True), (25, True), (25, False)])
 @pytest.mark.parametrize("name", BITS)
 def test_every_type(name: str, opset: int, by_nodes: bool) -> None:
     compacted = checked(model_of(patterns_of(name), opset=opset, by_nodes=by_nodes), min_bytes=16)
@@ -454,7 +453,7 @@ def drawn_graph(draw: random.Random, depth: int, visible: list[str], prefix: str
     return helper.make_graph(nodes, f"graph_{prefix}", [], [output], initializers)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(10))
 def test_drawn_nests(seed: int) -> None:
     draw = random.Random(seed)
     graph = drawn_graph(draw, 3, ["x"], "r")
