@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from numbaops.numba_types import register_numba_types
     from numbaops.opset import resolve
     from numbaops.reference import InvalidModelError, ReferenceEvaluator
+    from numbaops.rewrite.compact import compact
+    from numbaops.rewrite.fold import fold
     from numbaops.runtime import memory
     from numbaops.tensors import from_array, to_array
 
@@ -55,9 +57,11 @@ _HOME = {
     "patch_onnx": "engine.patching",
     "unpatch_onnx": "engine.patching",
     "register_numba_types": "numba_types",
+    "fold": "rewrite.fold",
     "resolve": "opset",
     "InvalidModelError": "reference",
     "ReferenceEvaluator": "reference",
+    "compact": "rewrite.compact",
     "memory": "runtime",
     "from_array": "tensors",
     "to_array": "tensors",
@@ -77,11 +81,13 @@ __all__ = [
     "ReferenceEvaluator",
     "UnsupportedError",
     "cast",
+    "compact",
     "constant",
     "constant_of_shape",
     "dequantize_linear",
     "element_type",
     "eye_like",
+    "fold",
     "from_array",
     "load_op",
     "memory",

@@ -160,7 +160,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
             except NumbaopsError as error:
                 error.args = (f"initializer {name!r}: {error.args[0]}",)
                 raise
-        run_params = {
+        self._run_params = {
             "log": lambda pattern, *args: self._log(10, pattern, *args),
             "opsets": self.opsets_,
             "verbose": self.verbose,
@@ -171,7 +171,7 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
             "alike": self._alike,
         }
         with self._nesting():
-            self.rt_nodes_ = [self._load_node(canonical_node(node), run_params) for node in self.nodes_]
+            self.rt_nodes_ = [self._load_node(canonical_node(node), self._run_params) for node in self.nodes_]
 
     def _initial(self, initializer: TensorProto | SparseTensorProto) -> Any:
         if isinstance(initializer, SparseTensorProto):
@@ -268,6 +268,12 @@ class LoadedGraph(onnx.reference.ReferenceEvaluator):
         steps = [make_step(node, opsets.get(node.domain), check_types=self.strict) for node in self.rt_nodes_]
         check_unique(steps, {*self.input_names_, *self.rt_inits_})
         return steps
+
+    def step_of(self, node: NodeProto) -> Step:
+        """A node that is none of this graph, made ready with the opsets, functions and external data of this graph."""
+        with self._nesting():
+            loaded = self._load_node(canonical_node(node), self._run_params)
+        return make_step(loaded, self.opsets_.get(canonical_domain(node.domain)), check_types=self.strict)
 
     @functools.cached_property
     def captured(self) -> tuple[str, ...]:

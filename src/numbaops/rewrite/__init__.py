@@ -1,0 +1,1 @@
+"""Models made into other models that give the same: folded, or compacted."""

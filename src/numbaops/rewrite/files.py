@@ -1,0 +1,373 @@
+"""Model files: loaded without the data beside them, of which what is asked for is mapped; and saved whole or not at all.
+
+A protobuf message holds less than 2 GiB. Larger models have tensors in other files, see
+https://onnx.ai/onnx/repo-docs/ExternalData.html; those stay there when a model is loaded, and go into one file beside the new model when
+it is saved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import onnx
+from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, EncodeError, Message  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx.checker import ValidationError
+from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor, uses_external_data
+from onnx.parser import ParseError
+
+from numbaops.engine.external import ExternalData
+from numbaops.engine.load import InvalidModelError, Source, opened
+from numbaops.errors import InvalidTypeError, InvalidValueError
+from numbaops.tensors import to_array
+
+LARGEST_MESSAGE = (1 << 31) - (1 << 20)
+"""Bytes up to which a model is one file; protobuf refuses more than 2 GiB."""
+
+EXTERNAL_FROM = 1 << 16
+"""Bytes from which initializers go into the other file, where there is one."""
+
+_ALIGNMENT = 1 << 12
+"""Of large tensors in a file, so that they can be mapped."""
+
+_CHUNK = 1 << 23
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model, and where the data are that it does not hold itself.
+
+    Attributes:
+        model: a proto that nobody else has; tensors that are stored in other files are references.
+        external: reads those.
+        path: the model's file, or None.
+        folder: where other files are looked for, or None.
+        data: the files that hold data of the model as it was loaded.
+    """
+
+    model: ModelProto
+    external: ExternalData
+    path: Path | None = None
+    folder: Path | None = None
+    data: tuple[Path, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that it was loaded from, with those of its external data."""
+        return self.data if self.path is None else (self.path, *self.data)
+
+    @property
+    def source(self) -> Source:
+        """What an evaluator takes."""
+        return Source(self.model, self.external)
+
+    def array(self, tensor: TensorProto) -> NDArray[Any]:
+        """The elements of a tensor of the model, mapped if they are in another file."""
+        return self.external.read(tensor) if uses_external_data(tensor) else to_array(tensor)
+
+
+def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedModel:
+    """A model to rewrite.
+
+    Args:
+        source: a ModelProto, which is copied; or a model file as a path, as bytes or as a file object; or what this returned, as it is.
+        folder: where external data are; by default beside a file that has a path.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        InvalidModelError: it is no ONNX model.
+        InvalidTypeError: ``source`` is nothing of this kind.
+    """
+    if isinstance(source, LoadedModel):
+        return source
+    path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+    if path is not None:
+        try:
+            model = onnx.load(path, load_external_data=False)
+        except (DecodeError, json_format.ParseError, text_format.ParseError, ParseError, UnicodeDecodeError) as error:
+            raise InvalidModelError(f"the file {str(path)!r} is not an ONNX model, or is cut short ({error})") from error
+        if not model.HasField("graph"):
+            raise InvalidModelError(f"the file {str(path)!r} holds no ONNX model: there is no graph in it")
+        folder = folder or path.absolute().parent
+    elif isinstance(source, ModelProto):
+        model = copied(source)
+    else:
+        found = opened(source).proto
+        if not isinstance(found, ModelProto):
+            raise InvalidTypeError(f"expected a model, got a {type(found).__name__}")
+        model = found
+    where = None if folder is None else Path(folder)
+    external = ExternalData(None if where is None else str(where))
+    return LoadedModel(model, external, path, where, () if where is None else _data_files(model, where))
+
+
+def copied(model: ModelProto, emptied: Callable[[TensorProto], bool] = lambda tensor: False) -> ModelProto:
+    """A copy of a model, which may be larger than a message.
+
+    Args:
+        model: the model.
+        emptied: says of which initializers the copy has only name, type and shape.
+    """
+    copy, graph = ModelProto(), model.graph
+    for field, value in model.ListFields():
+        if field.name != "graph":
+            _set(copy, field.name, value)
+    copy.graph.SetInParent()
+    for field, value in graph.ListFields():
+        if field.name == "initializer":
+            for tensor in value:
+                if emptied(tensor):
+                    copy.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, doc_string=tensor.doc_string)
+                else:
+                    copy.graph.initializer.append(tensor)
+        else:
+            _set(copy.graph, field.name, value)
+    return copy
+
+
+def _set(message: Any, name: str, value: Any) -> None:
+    if isinstance(value, Message):
+        getattr(message, name).CopyFrom(value)
+    elif isinstance(value, (str, bytes, int, float)):
+        setattr(message, name, value)
+    else:
+        getattr(message, name).extend(value)
+
+
+def tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
+    """Every tensor of a graph: initializers, parts of sparse ones, and those in attributes, also of bodies."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    yield from _tensors_in(graph.node)
+
+
+def _tensors_in(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            for sparse in [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else attribute.sparse_tensors:
+                yield from (sparse.values, sparse.indices)
+            for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from tensors_of(body)
+
+
+def tensors_of_model(model: ModelProto) -> Iterator[TensorProto]:
+    """Every tensor of a model: of its graph, its functions, and what trains it."""
+    yield from tensors_of(model.graph)
+    for function in model.functions:
+        yield from _tensors_in(function.node)
+    for training in model.training_info:
+        yield from tensors_of(training.initialization)
+        yield from tensors_of(training.algorithm)
+
+
+def data_path(path: Path) -> Path:
+    """The file beside a model that holds its external data."""
+    return path.with_name(f"{path.name}.data")
+
+
+def check_target(path: str | os.PathLike[str], loaded: LoadedModel) -> Path:
+    """The file that :func:`save` will write, or an error if that cannot work: better before long work than after it.
+
+    Args:
+        path: where the model is to be saved; of a symbolic link, what it points to is replaced.
+        loaded: the model that it is made from, none of whose files it may replace.
+
+    Raises:
+        InvalidValueError: it is a file of the model that it is made from, no regular file, or in a folder where nothing can be written.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        raise InvalidValueError(f"{path}: not a regular file")
+    if not target.parent.is_dir():
+        raise InvalidValueError(f"{path}: there is no folder {target.parent}")
+    for ours in (target, data_path(target)):
+        for theirs in loaded.files:
+            if os.path.realpath(theirs) == str(ours) or (theirs.exists() and ours.exists() and os.path.samefile(theirs, ours)):
+                what = "the model that is read" if theirs == loaded.path else "external data of the model that is read"
+                raise InvalidValueError(f"{path}: {ours.name} is {what}, which stays as it is; give another name")
+    try:
+        _beside(target).touch()
+        _beside(target).unlink()
+    except OSError as error:
+        raise InvalidValueError(f"{path}: no file can be written there: {error.strerror}") from error
+    return target
+
+
+def _data_files(model: ModelProto, folder: Path) -> tuple[Path, ...]:
+    names: dict[Path, None] = {}
+    for tensor in filter(uses_external_data, tensors_of_model(model)):
+        names.update((folder / entry.value, None) for entry in tensor.external_data if entry.key == "location")
+    return tuple(names)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def save(model: ModelProto, path: str | os.PathLike[str], loaded: LoadedModel) -> list[Path]:
+    """Write a model to a file, and what is not to be in it to a file beside it: all or nothing.
+
+    Tensors that are stored in other files are copied into ``PATH.data``. If the model that it was made from has such, or the model would be
+    larger than a message may be, large initializers go there too. Both files are written under other names, and take the places of
+    earlier ones only when they are complete.
+
+    Args:
+        model: the model, which is left as it is.
+        path: where to.
+        loaded: the model that it was made from, whose external data it may refer to.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        InvalidValueError: see :func:`check_target`; or external data cannot be read.
+        OSError: the files cannot be written, e.g. for want of room; there is nothing of them then.
+    """
+    target = check_target(path, loaded)
+    tensors = list(tensors_of_model(model))
+    external = bool(loaded.data) or any(map(uses_external_data, tensors))
+    moves = _moves(model) if external or sum(map(_inline_bytes, tensors)) > LARGEST_MESSAGE else frozenset()
+    written = {target: _beside(target)}
+    if external or moves:
+        written[data_path(target)] = _beside(data_path(target))
+    try:
+        if external or moves:
+            copy = copied(model, lambda tensor: tensor.name in moves)
+            with open(written[data_path(target)], "wb") as file:
+                _write_data(model, copy, moves, file, data_path(target).name, loaded)
+                _to_disk(file)
+            model = copy
+        try:
+            content = model.SerializeToString()
+        except (EncodeError, ValueError) as error:
+            raise InvalidValueError(f"{path}: what is not in initializers is too large for a model file: {error}") from error
+        with open(written[target], "wb") as file:
+            file.write(content)
+            _to_disk(file)
+        _put(written)
+    finally:
+        for temporary in written.values():
+            temporary.unlink(missing_ok=True)
+    return list(written)
+
+
+def _to_disk(file: IO[bytes]) -> None:
+    """Wait until it is on the disk: some systems only then find that there is no room."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _inline_bytes(tensor: TensorProto) -> int:
+    """Bytes of a tensor in the message, without making a copy of them if they are many."""
+    return 0 if uses_external_data(tensor) else len(tensor.raw_data) if tensor.HasField("raw_data") else tensor.ByteSize()
+
+
+def _moves(model: ModelProto) -> frozenset[str]:
+    """The names of the initializers that go into the other file."""
+    return frozenset(
+        tensor.name for tensor in model.graph.initializer if tensor.HasField("raw_data") and _inline_bytes(tensor) >= EXTERNAL_FROM
+    )
+
+
+def _write_data(model: ModelProto, copy: ModelProto, moves: frozenset[str], file: IO[bytes], name: str, loaded: LoadedModel) -> None:
+    """Write the elements that are not in the model, and write into its copy where they are."""
+    places: dict[tuple[str, int, int], int] = {}
+    with ExitStack() as files:
+        others: dict[Path, IO[bytes]] = {}
+        contents = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in moves}
+        for tensor in tensors_of_model(copy):
+            if tensor.name in moves and not uses_external_data(tensor) and not tensor.HasField("raw_data"):
+                content = contents[tensor.name].raw_data
+                offset = _start(file, len(content))
+                file.write(content)
+                _refer(tensor, name, offset, len(content))
+            elif uses_external_data(tensor):
+                path, start, length = _place(tensor, loaded)
+                key = str(path), start, length
+                if key not in places:
+                    if path not in others:
+                        others[path] = files.enter_context(open(path, "rb"))
+                    places[key] = _start(file, length)
+                    _copy(others[path], start, length, file, tensor.name)
+                _refer(tensor, name, places[key], length)
+
+
+def _place(tensor: TensorProto, loaded: LoadedModel) -> tuple[Path, int, int]:
+    """The file that holds a tensor, and where in it."""
+    if loaded.folder is None:
+        raise InvalidValueError(f"tensor {tensor.name!r} is stored in another file, and the model came without a folder to look in")
+    try:
+        where = ExternalDataInfo(tensor)
+        # onnx decides which files may be read; it does so before it reads this one byte
+        probe = TensorProto(name=tensor.name, data_location=TensorProto.EXTERNAL)
+        start = where.offset or 0
+        for key, value in (
+            ("location", where.location),
+            ("offset", start),
+            ("length", min(1, 1 if where.length is None else where.length)),
+        ):
+            probe.external_data.add(key=key, value=str(value))
+        load_external_data_for_tensor(probe, str(loaded.folder))
+        path = loaded.folder / where.location
+        return path, start, path.stat().st_size - start if where.length is None else where.length
+    except (ValidationError, ValueError, OSError) as error:
+        raise InvalidValueError(f"tensor {tensor.name!r}: external data cannot be read: {error}") from error
+
+
+def _start(file: IO[bytes], length: int) -> int:
+    """Where a tensor of that many bytes begins."""
+    if length >= EXTERNAL_FROM:
+        file.write(bytes(-file.tell() % _ALIGNMENT))
+    return file.tell()
+
+
+def _copy(source: IO[bytes], start: int, length: int, target: IO[bytes], name: str) -> None:
+    source.seek(start)
+    while length:
+        chunk = source.read(min(length, _CHUNK))
+        if not chunk:
+            raise InvalidValueError(f"tensor {name!r}: external data cannot be read: the file ends {length} bytes too early")
+        target.write(chunk)
+        length -= len(chunk)
+
+
+def _refer(tensor: TensorProto, location: str, offset: int, length: int) -> None:
+    del tensor.external_data[:]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        tensor.external_data.add(key=key, value=str(value))
+
+
+def _put(written: dict[Path, Path]) -> None:
+    """Let the new files take the places of the old ones, or, if one cannot, none."""
+    kept: dict[Path, Path] = {}
+    placed: list[Path] = []
+    try:
+        for target, temporary in reversed(written.items()):
+            if target.exists():
+                old = temporary.with_suffix(".old")
+                if len(written) > 1:
+                    os.replace(target, old)
+                    kept[target] = old
+            os.replace(temporary, target)
+            placed.append(target)
+    except BaseException:
+        for target in placed:
+            target.unlink(missing_ok=True)
+        for target, old in kept.items():
+            os.replace(old, target)
+        raise
+    for old in kept.values():
+        old.unlink(missing_ok=True)

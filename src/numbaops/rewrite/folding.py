@@ -1,0 +1,410 @@
+"""The work of :func:`numbaops.fold`: forward, what is known is computed; backward, what of it is wanted is stored.
+
+Nodes that make much of little (``ConstantOfShape``, ``EyeLike``, ``Expand``, ``Tile``, ...), and what follows from them, stay where they
+are smaller than what they make.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnx import FunctionProto, GraphProto, NodeProto, TensorProto
+
+from numbaops.engine.functions import references
+from numbaops.engine.load import canonical_domain
+from numbaops.engine.signature import node_label
+from numbaops.rewrite import files
+from numbaops.rewrite.evaluation import Key, LeftError, Scope, constant_codes, key_of, stored_bytes
+from numbaops.rewrite.known import Known, known_initializers, of_shape
+from numbaops.rewrite.names import Fresh, captured, every_name, inline, is_if, rename_inputs, takes
+from numbaops.rewrite.places import Place, constant, tensor_of
+
+GROWN = "numbaops.fold.growth"
+"""Entry of ``metadata_props``: how many bytes of ``max_growth`` are used. It is there only if that limit left something as it was, so that
+it leaves the same when the result is folded once more."""
+
+GENERATORS = frozenset(("ConstantOfShape", "EyeLike", "Expand", "Tile", "Range", "DequantizeLinear"))
+"""Operators that make much of little: they stay where they are smaller than what they make."""
+
+COMPUTED = 1 << 24
+"""Bytes of a value up to which it is computed though it may not be stored: what follows from it may be small."""
+
+_ONLY_SHAPE = frozenset(("Shape", "Size", "EyeLike"))
+"""Operators that look at nothing of their input but type and shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What became of a node, or of an initializer.
+
+    Attributes:
+        what: ``"folded"`` (its outputs are stored), ``"inlined"`` (an ``If`` in whose place is a branch), ``"removed"`` (nobody took its
+            outputs), ``"renamed"`` (an ``Identity``, whose takers take its input) or ``"left"`` (it depends on no graph input, and stays).
+        reason: why it was left: ``"smaller as it is"``, ``"max_tensor"``, ``"max_growth"``, ``"random"``, ``"side effect"``,
+            ``"unknown operator"``, ``"loop"``, ``"no tensor"`` (a sequence), ``"no Constant"`` (which is needed there, and does not exist
+            for that type at the opset), ``"attribute of the function"``, ``"fails"`` or ``"memory"``; else "".
+        op_type: the operator, with its domain if it is not ONNX's own; ``"initializer"`` for an initializer.
+        name: of the node, or of the first value that it computes.
+        place: where it is: "" for the graph, else the function or the nodes around the body.
+        bytes: of what was stored, or would have been.
+        detail: what there is to say beside.
+    """
+
+    what: str
+    reason: str
+    op_type: str
+    name: str
+    place: str
+    bytes: int = 0
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A node on its way: with its outputs if they are known, or why they are not."""
+
+    node: NodeProto
+    takes: set[str]
+    known: list[Known] | None = None
+    left: Fact | None = None
+
+
+class Folder:
+    """Folds a model in place."""
+
+    def __init__(self, loaded: files.LoadedModel, max_growth: int, max_tensor: int, dense: bool) -> None:
+        self.loaded, self.model = loaded, loaded.model
+        self.max_tensor, self.dense = max_tensor, dense
+        self.facts: list[Fact] = []
+        self.old = self.model.ir_version < 4
+        self.max_growth, self.growth, self.over = max_growth, 0, False
+        self.functions: dict[Key, FunctionProto] = {key_of(each): each for each in self.model.functions}
+
+    def run(self) -> None:
+        """Fold, and once more where that makes room within ``max_growth``, so that who folds the result finds nothing to do."""
+        entry = next((each for each in self.model.metadata_props if each.key == GROWN), None)
+        self.growth = int(entry.value) if entry is not None and entry.value.isdigit() else 0
+        while True:
+            self.facts = [fact for fact in self.facts if fact.what != "left"]
+            done = len(self.facts)
+            self.over = False
+            self._pass()
+            if not self.over or len(self.facts) == done + sum(fact.what == "left" for fact in self.facts):
+                break
+        if entry is not None:
+            entry.value = str(self.growth)
+        elif self.over:
+            self.model.metadata_props.add(key=GROWN, value=str(self.growth))
+
+    def _pass(self) -> None:
+        graph = self.model.graph
+        trained = {entry.key for one in self.model.training_info for entry in (*one.initialization_binding, *one.update_binding)}
+        fixed = trained if self.old else trained | {value.name for value in graph.input}
+        scope = Scope(self.model, self.functions, self.loaded.external)
+        for function in self.model.functions:
+            label = ".".join(filter(None, key_of(function)))
+            self._whole(Place(function, Scope(function, self.functions, self.loaded.external), label, {}, old=self.old))
+        place = Place(graph, scope, "", known_initializers(graph, fixed, self.loaded), main=True, old=self.old)
+        place.shapes = {value.name: shape for value in graph.input if (shape := of_shape(value.type)) is not None}
+        self._whole(place)
+        self._remove_functions()
+
+    @functools.cached_property
+    def used(self) -> Counter[str]:
+        """How often each name comes in the graph or function at work."""
+        owner = self.owner
+        names = Counter(every_name(owner.node))
+        if isinstance(owner, FunctionProto):
+            names.update([*owner.input, *owner.output])
+        else:
+            names.update(value.name for value in (*owner.input, *owner.output))
+            names.update(tensor.name for tensor in owner.initializer)
+            names.update(sparse.values.name for sparse in owner.sparse_initializer)
+        return names
+
+    @functools.cached_property
+    def fresh(self) -> Fresh:
+        """Gives names that nothing in it has."""
+        return Fresh(self.used)
+
+    def _whole(self, place: Place) -> None:
+        """Fold a graph or function, in which the names of values are its own."""
+        self.owner = place.owner
+        for name in ("used", "fresh"):
+            self.__dict__.pop(name, None)
+        self._place(place)
+
+    def _place(self, place: Place) -> None:
+        """Fold the nodes of a graph, body or function."""
+        outputs = set(place.outputs)
+        entries = self._forward(place, outputs)
+        self._backward(place, entries, outputs)
+
+    # Forward: what is known
+
+    def _forward(self, place: Place, outputs: set[str]) -> list[_Entry]:
+        """Compute what is known; bodies are folded on the way, Ifs inlined, Identities left out."""
+        entries: list[_Entry] = []
+        renamed: dict[str, str] = {}
+        queue = deque(place.owner.node)
+        while queue:
+            node = queue.popleft()
+            if renamed:
+                rename_inputs(node, renamed)
+            own = canonical_domain(node.domain) == ""
+            if own and node.op_type == "Identity" and self._renames(node, outputs):
+                renamed[node.output[0]] = node.input[0]
+                self._note("renamed", node, place)
+                continue
+            branch = self._branch(node, place) if own and node.op_type == "If" else None
+            if branch is not None:
+                self._note("inlined", node, place)
+                nodes = inline(node, branch, self.fresh, self.used)
+                queue.extendleft(reversed(self._take_over(branch, place) + nodes))
+                continue
+            for attribute in node.attribute:
+                for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                    self._body(body, node, place)
+            entry = self._compute(node, place)
+            for name, known in zip(node.output, entry.known or (), strict=False):
+                if name:
+                    place.values[name] = known
+            entries.append(entry)
+        return entries
+
+    @staticmethod
+    def _renames(node: NodeProto, outputs: set[str]) -> bool:
+        return len(node.input) == len(node.output) == 1 and node.output[0] not in outputs and all((node.input[0], node.output[0]))
+
+    def _branch(self, node: NodeProto, place: Place) -> GraphProto | None:
+        """The branch that an If always takes, or None."""
+        known = place.values.get(node.input[0]) if len(node.input) == 1 else None
+        if known is None:
+            return None
+        try:
+            condition = known.get()
+        except Exception:  # it cannot be read, as a run will say
+            return None
+        if getattr(condition, "size", None) != 1:
+            return None
+        graphs = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
+        branch = graphs.get("then_branch" if condition.item() else "else_branch")
+        return branch if branch is not None and len(node.output) <= len(branch.output) else None
+
+    def _take_over(self, branch: GraphProto, place: Place) -> list[NodeProto]:
+        """Let what is around an If have the initializers of a branch; where it can have none, as the nodes that are returned."""
+        made = []
+        owner = place.owner
+        if isinstance(owner, GraphProto):
+            owner.quantization_annotation.extend(branch.quantization_annotation)
+        owner.value_info.extend(branch.value_info)
+        place.values.update(known_initializers(branch, frozenset(), self.loaded))
+        for tensor in branch.initializer:
+            if not place.takes_initializers:
+                made.append(constant(tensor))
+            else:
+                place.add_initializer(tensor)
+        for sparse in branch.sparse_initializer:
+            node = NodeProto(op_type="Constant", output=[sparse.values.name])
+            node.attribute.add(name="sparse_value", type=11).sparse_tensor.CopyFrom(sparse)
+            made.append(node)
+        return made
+
+    def _body(self, body: GraphProto, node: NodeProto, place: Place) -> None:
+        label = " / ".join(filter(None, (place.label, f"{node.op_type} {node_label(node)}")))
+        hidden = {name for each in body.node for name in each.output}
+        inputs = {value.name for value in body.input}
+        if not is_if(node):
+            hidden |= inputs
+        values = {name: known for name, known in place.values.items() if name not in hidden}
+        values = {name: Known(known.get, known.nbytes, 0, known.made) for name, known in values.items()}
+        outer = frozenset(values)
+        values |= known_initializers(body, inputs, self.loaded)
+        shapes = {name: known for name, known in place.shapes.items() if name not in hidden}
+        self._place(Place(body, place.scope, label, values, old=self.old, shapes=shapes, outer=outer))
+
+    def _compute(self, node: NodeProto, place: Place) -> _Entry:
+        """A node with its outputs, if they depend on known values only."""
+        entry = _Entry(node, takes(node))
+        values = place.values
+        if node.op_type in _ONLY_SHAPE and canonical_domain(node.domain) == "":
+            values = {**place.shapes, **values} if place.shapes else values
+        if not all(name in values for name in entry.takes):
+            return entry
+        if node.op_type == "Constant" and (known := _of_constant(node, self.loaded)) is not None:
+            entry.known = [known]
+            return entry
+        inputs = [values[name].get if name else _absent for name in node.input]
+        outer = {name: values[name].get for name in captured(node)}
+        try:
+            results = place.scope.compute(node, inputs, outer, max(self.max_tensor, COMPUTED))
+        except LeftError as error:
+            if error.reason != "attribute of the function" or node.op_type != "Constant":
+                entry.left = self._fact("left", node, place, reason=error.reason, detail=error.detail)
+            return entry
+        cost = node.ByteSize() + sum(values[name].cost for name in entry.takes)
+        made = node.op_type in GENERATORS | {"Constant"} or any(values[name].made for name in entry.takes)
+        entry.known = [_known(result, cost, made and not self.dense) for result in results]
+        return entry
+
+    # Backward: what is stored
+
+    def _backward(self, place: Place, entries: list[_Entry], outputs: set[str]) -> None:
+        """From the outputs on, store what is known and wanted, leave out what nobody wants, and keep the rest."""
+        users: Counter[str] = Counter(name for entry in entries for name in entry.takes)
+        makers = {name: entry for entry in entries for name in entry.node.output if name}
+        needed = set(outputs) | self._trained_names(place)
+        kept: list[NodeProto] = []
+        stored: list[TensorProto] = []
+        for entry in reversed(entries):
+            node = entry.node
+            wanted = [position for position, name in enumerate(node.output) if name and name in needed]
+            if not wanted and not self._acts(entry, place):
+                self._note("removed", node, place)
+                users.subtract(entry.takes)
+                continue
+            if entry.known is not None and wanted:
+                tensors = self._stored(entry, wanted, place, needed, users, makers)
+                if tensors is not None:
+                    users.subtract(entry.takes)
+                    for tensor in tensors:
+                        if tensor.name in outputs or not place.takes_initializers:
+                            kept.append(node if _is_plain_constant(node, tensor) else constant(tensor))
+                        else:
+                            stored.append(tensor)
+                    continue
+            if entry.left is not None:
+                self.facts.append(entry.left)
+            needed.update(entry.takes)
+            kept.append(node)
+        del place.owner.node[:]
+        place.owner.node.extend(reversed(kept))
+        gone = place.tidy(needed, stored[::-1])
+        self.facts.extend(Fact("removed", "", "initializer", name, place.label) for name in gone)
+
+    def _trained_names(self, place: Place) -> set[str]:
+        if not place.main:
+            return set()
+        graphs = [graph for one in self.model.training_info for graph in (one.initialization, one.algorithm)]
+        names = {name for graph in graphs for name in every_name(graph.node)}
+        bound = {entry.key for one in self.model.training_info for entry in (*one.initialization_binding, *one.update_binding)}
+        return names | bound
+
+    def _acts(self, entry: _Entry, place: Place) -> bool:
+        """Whether a node may do more than compute what nobody takes."""
+        if entry.known is not None or not (unknown := place.scope.unknown(entry.node)):
+            return False
+        entry.left = self._fact("left", entry.node, place, reason="side effect", detail=unknown)
+        return True
+
+    def _stored(
+        self,
+        entry: _Entry,
+        wanted: Sequence[int],
+        place: Place,
+        needed: set[str],
+        users: Counter[str],
+        makers: Mapping[str, _Entry],
+    ) -> list[TensorProto] | None:
+        """The wanted outputs of a node as tensors; None if the node stays."""
+        assert entry.known is not None
+        node = entry.node
+        if node.op_type == "Constant" and tensor_of(node) is not None and (node.output[0] in place.outputs or not place.takes_initializers):
+            return None  # as it is stored already
+        if node.op_type == "Identity" and (node.input[0] in needed or node.input[0] in place.outer):
+            return None  # a second copy of what is there
+        sizes = [entry.known[position].nbytes for position in wanted]
+        total = sum(size or 0 for size in sizes)
+        if (reason := self._reason(entry, wanted, sizes, place)) is not None:
+            entry.left = self._fact("left", node, place, reason=reason, size=total)
+            return None
+        if tensor_of(node) is None:
+            added = total - self._freed(entry, place, needed, users, makers)
+            if added > 0 and self.growth + added > self.max_growth:
+                entry.left = self._fact("left", node, place, reason="max_growth", size=total)
+                self.over = True
+                return None
+            self.growth += max(0, added)
+        self._note("folded", node, place, size=total)
+        return [entry.known[position].tensor(node.output[position]) for position in wanted]
+
+    def _reason(self, entry: _Entry, wanted: Sequence[int], sizes: Sequence[int | None], place: Place) -> str | None:
+        """Why the outputs of a node cannot be stored, or should not."""
+        assert entry.known is not None
+        if None in sizes:
+            return "no tensor"
+        if any(entry.known[position].made for position in wanted):
+            return "smaller as it is"
+        if tensor_of(entry.node) is None and max(size or 0 for size in sizes) > self.max_tensor:
+            return "max_tensor"
+        as_nodes = not place.takes_initializers or any(entry.node.output[position] in place.outputs for position in wanted)
+        opset = place.scope.opsets.get("")
+        codes = frozenset() if opset is None else constant_codes(opset)
+        if as_nodes and not all(entry.known[position].code in codes for position in wanted):
+            return "no Constant"
+        return None
+
+    def _freed(self, entry: _Entry, place: Place, needed: set[str], users: Mapping[str, int], makers: Mapping[str, _Entry]) -> int:
+        """Bytes that go with a node: its own, and those of what only it, and what goes with it, takes."""
+        gone: Counter[str] = Counter()
+        todo, total = [entry], 0
+        while todo:
+            one = todo.pop()
+            total += one.node.ByteSize()
+            for name in one.takes:
+                gone[name] += 1
+                if name in needed or gone[name] < users[name]:
+                    continue
+                maker = makers.get(name)
+                if maker is None:
+                    known = place.values.get(name)
+                    total += 0 if known is None else known.cost
+                elif all(not output or (output not in needed and gone[output] == users[output]) for output in maker.node.output):
+                    todo.append(maker)
+        return total
+
+    def _remove_functions(self) -> None:
+        """Take out functions that nothing calls."""
+        if not self.functions:
+            return
+        scope = Scope(self.model, self.functions, self.loaded.external)
+        called = {key_of(one) for node in self.model.graph.node for one, _ in scope.inside(node)}
+        for one in self.model.training_info:
+            called |= {
+                key_of(each) for graph in (one.initialization, one.algorithm) for node in graph.node for each, _ in scope.inside(node)
+            }
+        for position in reversed(range(len(self.model.functions))):
+            function = self.model.functions[position]
+            if key_of(function) not in called:
+                self.facts.append(Fact("removed", "", "function", function.name, ""))
+                del self.model.functions[position]
+
+    def _fact(self, what: str, node: NodeProto, place: Place, *, reason: str = "", detail: str = "", size: int = 0) -> Fact:
+        op_type = ".".join(filter(None, (canonical_domain(node.domain), node.op_type)))
+        return Fact(what, reason, op_type, node_label(node), place.label, size, detail)
+
+    def _note(self, what: str, node: NodeProto, place: Place, *, size: int = 0) -> None:
+        self.facts.append(self._fact(what, node, place, size=size))
+
+
+def _absent() -> None:
+    return None
+
+
+def _is_plain_constant(node: NodeProto, tensor: TensorProto) -> bool:
+    return tensor_of(node) is not None and node.output[0] == tensor.name
+
+
+def _of_constant(node: NodeProto, loaded: files.LoadedModel) -> Known | None:
+    tensor = tensor_of(node)
+    return None if tensor is None or references([node]) else Known.of_tensor(tensor, loaded)
+
+
+def _known(value: Any, cost: int, made: bool) -> Known:
+    nbytes = stored_bytes(value)
+    made = made and nbytes is not None and nbytes > cost
+    return Known(lambda: value, nbytes, cost if made or nbytes is None else nbytes, made)

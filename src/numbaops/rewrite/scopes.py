@@ -1,0 +1,311 @@
+"""The graphs of a model, each with the tensors that it holds and the names that it gives; and their change.
+
+A body sees what the graphs around it compute; a function sees nothing. A :class:`Tree` is a graph or function with all bodies in it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+from numbaops.engine.load import canonical_domain, imports_of
+from numbaops.rewrite.payloads import field_bytes, payload_bytes, tensor_bytes
+from numbaops.tensors import from_array
+
+_INITIALIZERS_ARE_INPUTS_BELOW = 4
+"""IR version before which every initializer had to be an input as well."""
+
+
+@dataclass(eq=False, slots=True)
+class Held:
+    """An initializer, or the tensor of a Constant.
+
+    Attributes:
+        scope: where it is.
+        name: of the value.
+        tensor: the elements.
+        pinned: why it has to stay as it is, or "".
+        node: the Constant, or None.
+        index: its place among the nodes.
+    """
+
+    scope: Scope
+    name: str
+    tensor: TensorProto
+    pinned: str = ""
+    node: NodeProto | None = None
+    index: int = -1
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the graph gives it to others."""
+        return self.name in self.scope.outputs
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that it takes in the model, and in files beside it."""
+        if self.node is None:
+            return tensor_bytes(self.tensor)
+        return tensor_bytes(self.tensor) + field_bytes(self.node) - field_bytes(self.tensor)
+
+    @property
+    def documentation(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What people or tools have written to it."""
+        source = self.tensor if self.node is None else self.node
+        return source.doc_string, tuple((each.key, each.value) for each in source.metadata_props)
+
+    def describe(self, node: NodeProto) -> None:
+        """Move name and documentation to a node that makes the tensor."""
+        source = self.tensor if self.node is None else self.node
+        if self.node is not None and self.node.name:
+            node.name = self.node.name
+        if source.doc_string:
+            node.doc_string = source.doc_string
+        node.metadata_props.extend(source.metadata_props)
+
+    def replace(self, nodes: Sequence[NodeProto]) -> None:
+        """Have nodes in its place, or, of an initializer, before all others."""
+        if self.node is not None:
+            self.scope.replaced[self.index] = list(nodes)
+        else:
+            self.scope.dropped.add(self.name)
+            self.scope.front.extend(nodes)
+
+
+@dataclass(eq=False)
+class Scope:
+    """A graph or function, or a body.
+
+    Attributes:
+        graph: the proto.
+        parent: the scope around it, or None.
+        where: a name for people, "" for the model's graph.
+        held: its tensors.
+        defined: names that it gives to values.
+        outputs: names of its outputs.
+        front: nodes to put before all others.
+        replaced: nodes to put in the place of those at some index.
+        dropped: initializers to leave out.
+        renames: names of values that others take the place of.
+    """
+
+    graph: GraphProto | FunctionProto
+    parent: Scope | None
+    where: str
+    held: list[Held] = field(default_factory=list)
+    defined: set[str] = field(default_factory=set)
+    outputs: set[str] = field(default_factory=set)
+    front: list[NodeProto] = field(default_factory=list)
+    replaced: dict[int, list[NodeProto]] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+    renames: dict[str, str] = field(default_factory=dict)
+
+    def above(self) -> list[Scope]:
+        """Itself and all around it, the outermost first."""
+        return [*(self.parent.above() if self.parent else ()), self]
+
+    def rename(self, name: str, other: str) -> None:
+        """Have all that use a value use another one."""
+        self.renames[name] = other
+
+    def take(self, one: Held, tree: Tree) -> str:
+        """Move a tensor of this scope or of a body in it to where all see it; returns its name."""
+        given_on = one.is_output and one.scope is not self  # so that the body needs its name
+        name = one.name if tree.definitions[one.name] == 1 and not given_on else tree.fresh(one.name, ())
+        tree.definitions[name] += 1
+        if one.node is None and isinstance(self.graph, GraphProto) and not tree.old:
+            self.graph.initializer.append(one.tensor)
+            self.graph.initializer[-1].name = name
+        else:
+            node = helper.make_node("Constant", [], [name], value=one.tensor)
+            one.describe(node)
+            self.front.append(node)
+        if given_on:
+            one.replace([helper.make_node("Identity", [name], [one.name])])
+        else:
+            one.replace([])
+            if name != one.name or one.scope is not self:
+                one.scope.rename(one.name, name)
+        return name
+
+    def finish(self, renames: Mapping[str, str]) -> None:
+        """Make the changes, once those in bodies are made."""
+        graph = self.graph
+        for node in itertools.chain(graph.node, self.front, *self.replaced.values()):
+            for position, name in enumerate(node.input):
+                if name in renames:
+                    node.input[position] = renames[name]
+        gone = set(self.renames)
+        if gone:
+            for position in reversed([at for at, info in enumerate(graph.value_info) if info.name in gone]):
+                del graph.value_info[position]
+        if self.dropped and isinstance(graph, GraphProto):
+            # before IR version 4 they are inputs as well
+            for values in (graph.initializer, graph.input):
+                for position in reversed([at for at, value in enumerate(values) if value.name in self.dropped]):
+                    del values[position]
+        if self.front or self.replaced:
+            nodes = [*self.front]
+            for index, node in enumerate(graph.node):
+                nodes.extend(self.replaced.get(index, [node]))
+            del graph.node[:]
+            graph.node.extend(nodes)
+
+
+@dataclass(eq=False)
+class Tree:
+    """A graph or function, with all bodies in it.
+
+    Attributes:
+        opset: the version of ONNX's own operators; 0 without any.
+        old: whether initializers would have to be inputs.
+        scopes: every graph, those around others first.
+        min_bytes: of tensors below it, which stay, nodes may use those that there are.
+        definitions: how many scopes give a value a name.
+        uses: how many inputs a name is.
+    """
+
+    opset: int
+    old: bool
+    scopes: list[Scope]
+    min_bytes: int
+    definitions: Counter[str] = field(default_factory=Counter)
+    uses: Counter[str] = field(default_factory=Counter)
+    _operands: dict[bytes, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for scope in self.scopes:
+            self.definitions.update(scope.defined)
+            for node in scope.graph.node:
+                self.uses.update(node.input)
+        for one in self.scopes[0].held:
+            if one.node is None and not one.pinned and payload_bytes(one.tensor) < self.min_bytes:
+                self._operands.setdefault(_content(one.tensor), one.name)
+
+    def common_scope(self, scopes: Sequence[Scope]) -> Scope:
+        """The innermost scope that is around all of these."""
+        found = scopes[0].above()
+        for scope in scopes[1:]:
+            around = scope.above()
+            found = [each for each in found if each in around]
+        return found[-1]
+
+    def fresh(self, name: str, taken: Iterable[str]) -> str:
+        """A name that nothing has."""
+        used = self.definitions.keys() | set(taken)
+        names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(1)))
+        return next(each for each in names if each not in used)
+
+    def operand_named(self, tensor: TensorProto) -> str | None:
+        """The name of a tensor with these elements that every scope sees."""
+        return self._operands.get(_content(tensor))
+
+    def operand_bytes(self, tensor: TensorProto) -> int:
+        """Bytes that it takes to have one."""
+        return field_bytes(self._constant(tensor)) if self._in_nodes else field_bytes(tensor)
+
+    def add_operand(self, tensor: TensorProto) -> None:
+        """Have a tensor that every scope sees."""
+        outermost = self.scopes[0]
+        if self._in_nodes:
+            outermost.front.append(self._constant(tensor))
+        else:
+            outermost.graph.initializer.append(tensor)
+        self.definitions[tensor.name] += 1
+        self._operands[_content(tensor)] = tensor.name
+
+    @property
+    def _in_nodes(self) -> bool:
+        return self.old or isinstance(self.scopes[0].graph, FunctionProto)
+
+    def _constant(self, tensor: TensorProto) -> NodeProto:
+        plain = TensorProto()
+        plain.CopyFrom(tensor)
+        plain.ClearField("name")
+        return helper.make_node("Constant", [], [tensor.name], value=plain)
+
+    def finish(self) -> None:
+        """Make all changes."""
+        renames: dict[Scope | None, dict[str, str]] = {None: {}}
+        for scope in self.scopes:
+            around = renames[scope.parent]
+            renames[scope] = {name: new for name, new in around.items() if name not in scope.defined} | scope.renames
+        for scope in reversed(self.scopes):
+            scope.finish(renames[scope])
+
+
+def _content(tensor: TensorProto) -> bytes:
+    """Type, shape and elements, as they are stored."""
+    plain = TensorProto()
+    plain.CopyFrom(tensor)
+    for name in ("name", "doc_string", "metadata_props"):
+        plain.ClearField(name)
+    return plain.SerializeToString()  # type: ignore[no-any-return]
+
+
+def trees(model: ModelProto, min_bytes: int) -> Iterator[Tree]:
+    """The graph of a model, and its functions."""
+    old = model.ir_version < _INITIALIZERS_ARE_INPUTS_BELOW
+    bindings = [entry for each in model.training_info for entry in (*each.initialization_binding, *each.update_binding)]
+    trained = {name for entry in bindings for name in (entry.key, entry.value)}
+    yield Tree(imports_of(model, None).get("", 0), old, list(_scopes(model.graph, None, "", trained, old)), min_bytes)
+    for function in model.functions:
+        name = ".".join(filter(None, (function.domain, function.name, function.overload)))
+        scopes = list(_scopes(function, None, f"function {name}", set(), old))
+        yield Tree(imports_of(function, None).get("", 0), old, scopes, min_bytes)
+
+
+def _scopes(graph: GraphProto | FunctionProto, parent: Scope | None, where: str, trained: set[str], old: bool) -> Iterator[Scope]:
+    scope = Scope(graph, parent, where)
+    yield scope
+    if isinstance(graph, GraphProto):
+        scope.outputs = {value.name for value in graph.output}
+        inputs = {value.name for value in graph.input}
+        annotated = {note.tensor_name for note in graph.quantization_annotation}
+        for note in graph.quantization_annotation:
+            annotated.update(entry.value for entry in note.quant_parameter_tensor_names)
+        reasons = (
+            (set() if old else inputs, "it is the default of an input"),
+            (annotated, "a quantization annotation names it"),
+            (trained, "training changes it"),
+        )
+        for tensor in graph.initializer:
+            pinned = next((reason for names, reason in reasons if tensor.name in names), "")
+            scope.held.append(Held(scope, tensor.name, tensor, pinned))
+        scope.defined = inputs | {tensor.name for tensor in graph.initializer}
+        scope.defined |= {sparse.values.name for sparse in graph.sparse_initializer}
+    else:
+        scope.outputs = set(graph.output)
+        scope.defined = set(graph.input)
+    for index, node in enumerate(graph.node):
+        scope.defined.update(filter(None, node.output))
+        is_constant = node.op_type == "Constant" and canonical_domain(node.domain) == ""
+        tensor = _tensor_of(node) if is_constant else None
+        if tensor is not None:
+            scope.held.append(Held(scope, node.output[0], tensor, "", node, index))
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
+                label = f"{node.op_type} {node.name or next(iter(node.output), '')}, {attribute.name}"
+                yield from _scopes(body, scope, f"{where}: {label}" if where else label, trained, old)
+
+
+def _tensor_of(node: NodeProto) -> TensorProto | None:
+    """The tensor of a Constant that has many elements; those of a list as a tensor of its own."""
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            return None
+        if attribute.name == "value":
+            tensor: TensorProto = attribute.t
+            return tensor
+        if attribute.name == "value_ints":
+            return from_array(np.array(attribute.ints, np.int64))
+        if attribute.name == "value_floats":
+            values = np.array(attribute.floats, np.float64)
+            # Python's floats are doubles, on the way to which a NaN may lose its payload
+            return None if np.isnan(values).any() else from_array(values.astype(np.float32))
+    return None
