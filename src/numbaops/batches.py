@@ -140,9 +140,9 @@ def declared_inputs(proto: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
     return {value.name: value for value in proto.graph.input if value.name not in constants}
 
 
-def dims_of(declared: onnx.ValueInfoProto) -> tuple[int | str | None, ...] | None:
+def dims_of(declared: onnx.TypeProto) -> tuple[int | str | None, ...] | None:
     """The declared dimensions: a size, a name, or None; None for all if the rank is not declared."""
-    tensor = declared.type.tensor_type
+    tensor = declared.tensor_type
     if not tensor.HasField("shape"):
         return None
     # a negative dimension is an unknown one, which some exporters write
@@ -153,7 +153,7 @@ def dims_of(declared: onnx.ValueInfoProto) -> tuple[int | str | None, ...] | Non
 
 def fixed_size(declared: onnx.ValueInfoProto | None, axis: int) -> int | None:
     """The size that a model fixes for a dimension of an input."""
-    dims = dims_of(declared) if declared is not None else None
+    dims = dims_of(declared.type) if declared is not None else None
     size = dims[axis] if dims is not None and axis < len(dims) else None
     return size if isinstance(size, int) else None
 
@@ -217,13 +217,13 @@ def outputs_of(proto: onnx.ModelProto, names: Sequence[str] | None, axis: int) -
     """
     declared = {value.name: value for value in proto.graph.output}
     wanted = list(declared if names is None else names)
-    if any(name in declared and dims_of(declared[name]) is None for name in wanted):
+    if any(name in declared and dims_of(declared[name].type) is None for name in wanted):
         declared = {value.name: value for value in _inferred(proto).graph.output}
     found = []
     for name in wanted:
         if name not in declared:
             raise InvalidValueError(f"the model has no output {name!r}; its outputs: {', '.join(map(repr, declared))}")
-        row, dims = BY_CODE.get(declared[name].type.tensor_type.elem_type), dims_of(declared[name])
+        row, dims = BY_CODE.get(declared[name].type.tensor_type.elem_type), dims_of(declared[name].type)
         if row is None or dims is None:
             raise InvalidValueError(f"output {name!r} is declared without element type or rank; choose others with outputs=")
         if len(dims) <= axis:

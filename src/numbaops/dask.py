@@ -27,8 +27,8 @@ try:
     import distributed
     from dask.callbacks import Callback
     from dask.delayed import delayed
-    from distributed.protocol.serialize import dask_serialize
     from distributed.protocol.numpy import serialize_numpy_ndarray
+    from distributed.protocol.serialize import dask_serialize
 except ModuleNotFoundError as error:
     missing = (error.name or "").partition(".")[0]
     if missing not in ("dask", "distributed"):
@@ -257,7 +257,7 @@ def _symbols(declared: Mapping[str, Any], arrays: Mapping[str, da.Array], whole:
     """Sizes of named dimensions in a batch of so many rows."""
     found: dict[str, int] = {}
     for name, value in (*arrays.items(), *whole.items()):
-        dims = dims_of(declared[name]) if name in declared else None
+        dims = dims_of(declared[name].type) if name in declared else None
         for other, (dim, size) in enumerate(zip(dims or (), np.shape(value), strict=False)):
             if isinstance(dim, str):
                 found.setdefault(dim, rows if other == axis and name in arrays else size)
