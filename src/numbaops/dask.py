@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import pickle
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -309,12 +310,20 @@ def cluster(scheduler: Any = None, workers: int | None = None, memory_limit: Any
             n_workers=int(workers),
             threads_per_worker=1,
             memory_limit=memory_limit,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # None is port 8787 of every address, with a warning if another cluster has it
             silence_logs=logging.CRITICAL,  # what workers log of an error, compute raises
         ) as local,
         distributed.Client(local) as client,
     ):
+        client.register_plugin(_Worker())
         yield client
+
+
+class _Worker(distributed.WorkerPlugin):
+    """Leaves Ctrl-C, which a terminal sends to all, to the process that started the worker and ends it."""
+
+    def setup(self, worker: distributed.Worker) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def compute(arrays: Any, *, scheduler: Any = None, workers: int | None = None, progress: bool | Show | None = None) -> Any:
