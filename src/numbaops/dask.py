@@ -12,6 +12,7 @@ import os
 import pickle
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -363,7 +364,10 @@ def compute(arrays: Any, *, scheduler: Any = None, workers: int | None = None, p
 
 
 def _gathered(client: distributed.Client, arrays: Mapping[str, da.Array], show: Show) -> dict[str, np.ndarray[Any, Any]]:
-    running = dict(zip(arrays, client.persist(list(arrays.values())), strict=True))
+    with warnings.catch_warnings():
+        # Inputs of NumPy are part of the graph, which lets workers that die have them again; Dask would rather have files.
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        running = dict(zip(arrays, client.persist(list(arrays.values())), strict=True))
     places = {key: (name, key[1:]) for name, array in running.items() for key in dask.core.flatten(array.__dask_keys__())}
     futures = [future for array in running.values() for future in distributed.futures_of(array)]
     blocks = {name: np.empty(array.numblocks, object) for name, array in running.items()}
@@ -415,4 +419,5 @@ def _nothing(done: int, total: int) -> None:
 
 
 def _bar(done: int, total: int) -> None:
-    print(f"\r{done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)  # noqa: T201
+    sys.stderr.write(f"\r{done}/{total}" + "\n" * (done == total))
+    sys.stderr.flush()
