@@ -20,11 +20,11 @@ import onnx.parser
 import numbaops
 import numbaops.dask
 
-ROUNDS = 12
+ROUNDS = 8
 BATCHES = 24
 MODEL = """
     <ir_version: 9, opset_import: ["": 21]>
-    graph (float[N, 256] x) => (float[N, 256] y) <int64 trips = {60}>
+    graph (float[N, 256] x) => (float[N, 256] y) <int64 trips = {200}>
     { y = Loop(trips, , x) <body = body (int64 i, bool go, float[N, 256] a) => (bool on, float[N, 256] b)
         { on = Identity(go)  c = Tanh(a)  b = Sin(c) }> }
 """

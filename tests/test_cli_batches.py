@@ -153,7 +153,7 @@ def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C goes to the workers as well, as in a terminal; nothing of it is left, and no process."""
     model = onnx.parser.parse_model("""
         <ir_version: 9, opset_import: ["": 21]> graph (float[N] x) => (float[N] y) <int64 trips = {10000000}>
-        { y = Loop(trips, , x) <body = body (int64 i, bool go, float[N] a) => (bool on, float[N] b) { on = Identity(go)  b = Tanh(a) }> }
+        { y = Loop(trips, , x) <body = body (int64 i, bool go, float[N] a) => (bool on, float[N] b) { on = Identity(go)  b = Sigmoid(a) }> }
     """)
     onnx.save(model, tmp_path / "model.onnx")
     np.savez(tmp_path / "batch.npz", x=np.ones(8, np.float32))

@@ -26,6 +26,8 @@ from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError
 try:
     import dask
     import dask.array as da
+    import dask.local
+    import dask.threaded
     import distributed
     from dask.callbacks import Callback
     from dask.delayed import delayed
@@ -42,7 +44,7 @@ __all__ = ["cast", "cluster", "compute", "constant_of_shape", "eye_like", "map_m
 Show = Callable[[int, int], None]
 
 _BATCH = "numbaops-batch"
-_LOCAL = ("threads", "synchronous")
+_LOCAL = {"threads": dask.threaded.get, "synchronous": dask.local.get_sync}  # by name, Dask warns of them beside a client
 
 
 @dask_serialize.register(np.ndarray)  # type: ignore[untyped-decorator]
@@ -321,10 +323,15 @@ def cluster(scheduler: Any = None, workers: int | None = None, memory_limit: Any
 
 
 class _Worker(distributed.WorkerPlugin):
-    """Leaves Ctrl-C, which a terminal sends to all, to the process that started the worker and ends it."""
+    """Has a worker leave Ctrl-C, which a terminal sends to all, to the process that started it and ends it; and keep freed outputs for
+    the next ones only up to an eighth of its memory, which Dask would else take for a leak.
+    """
 
     def setup(self, worker: distributed.Worker) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        most = worker.memory_manager.memory_limit
+        if most is not None:  # read when the first output is made
+            os.environ.setdefault("NUMBAOPS_RECYCLE_LIMIT", str(min(1 << 30, most // 8)))
 
 
 def compute(arrays: Any, *, scheduler: Any = None, workers: int | None = None, progress: bool | Show | None = None) -> Any:
@@ -351,11 +358,11 @@ def compute(arrays: Any, *, scheduler: Any = None, workers: int | None = None, p
     if isinstance(arrays, da.Array):
         return compute({"": arrays}, scheduler=scheduler, workers=workers, progress=progress)[""]
     shown = _bar if progress is True or (progress is None and sys.stderr is not None and sys.stderr.isatty()) else progress or _nothing
-    if scheduler in _LOCAL:
+    if isinstance(scheduler, str) and scheduler in _LOCAL:
         if workers is not None:
             raise InvalidValueError(f"workers is for processes, not for the scheduler {scheduler!r}", attribute="workers")
         with _Progress(shown):
-            return dict(zip(arrays, dask.base.compute(*arrays.values(), scheduler=scheduler), strict=True))
+            return dict(zip(arrays, dask.base.compute(*arrays.values(), scheduler=_LOCAL[scheduler]), strict=True))
     if scheduler is None and workers is None:
         with contextlib.suppress(ValueError):  # there is none
             scheduler = distributed.default_client()
