@@ -23,5 +23,5 @@ def run_python(code: str, **environment: str) -> str:
         timeout=60,
         check=False,
     )
-    assert (process.returncode, process.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, ""), process.stderr
     return process.stdout.strip()

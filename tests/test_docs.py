@@ -112,7 +112,7 @@ def commands() -> dict[str, str]:
     return found
 
 
-LONG = ("numbaops warmup",)  # every kernel
+LONG = ("numbaops warmup", "numbaops bench", "numbaops bench MODEL --beside onnxruntime")  # every kernel; a minute each
 
 
 @pytest.mark.parametrize("command", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in commands()])

@@ -132,7 +132,10 @@ RULES = {
     "functional": Rule("errors dtypes ops opset convert", others="numpy"),
     "engine": Rule(f"{BELOW} engine", BELOW, others="numpy onnx google"),
     "reference": Rule(f"{BELOW} engine", BELOW, others="numpy onnx"),
-    "cli": Rule(f"{BELOW} engine reference cli __init__", others="numpy onnx rich cyclopts numba onnxruntime"),
+    "batches": Rule("errors dtypes engine reference", others="numpy onnx"),
+    "dask": Rule("__init__ errors dtypes batches", others="numpy dask distributed"),
+    "ray": Rule("errors batches", others="numpy"),
+    "cli": Rule(f"{BELOW} engine reference batches cli __init__", "dask", others="numpy onnx rich cyclopts numba onnxruntime"),
 }
 
 
@@ -400,7 +403,7 @@ def test_oldest_versions_are_the_lower_bounds() -> None:
 
 def test_extras_agree() -> None:
     extras = tomllib.loads(project_file("pyproject.toml"))["project"]["optional-dependencies"]
-    assert set(extras) == {"cli", "test", "bench", "docs", "dev"}
+    assert set(extras) == {"cli", "dask", "test", "bench", "docs", "dev"}
     used = {
         found.module
         for module, path in MODULES.items()

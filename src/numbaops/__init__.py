@@ -103,7 +103,12 @@ __all__ = [
 ]
 
 
+_SUBMODULES = ("dask", "ray")  # of extras, not in __all__
+
+
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_HOME[name]}")

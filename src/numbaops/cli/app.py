@@ -95,6 +95,7 @@ def _launch(*tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=T
         "numbaops run model.onnx --dim N=8 --repeat 10 --profile",
         "numbaops run model.onnx --compare onnxruntime --json",
         "numbaops run model.onnx --inputs test_data_set_0",
+        "numbaops run model.onnx --inputs batch.npz --batch-axis 0 --workers 2 --save out.npz",
     )
 )
 def run(
@@ -109,6 +110,10 @@ def run(
     repeat: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     profile: Flag = False,
     compare: Literal["reference", "onnxruntime"] | None = None,
+    batch_axis: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    batch_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    workers: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    scheduler: str | None = None,
     json: Flag = False,
 ) -> None:
     """Evaluate a model and show its outputs.
@@ -117,6 +122,9 @@ def run(
     output that is stored beside it.
 
     Inputs that no file gives are drawn: standard normal floats, integers from 0 to 9, booleans, short strings.
+
+    With --batch-axis, --batch-size, --workers or --scheduler, files give all inputs, which worker processes take in batches; the outputs
+    come in the order of the rows. This needs the extra "dask".
 
     Args:
         model: An ONNX model; its external data is looked for beside it.
@@ -132,8 +140,33 @@ def run(
         repeat: Run so many times, and report the shortest time. [default: 1; 3 with --compare]
         profile: Run once more, and show the time by operator type.
         compare: Run the model here too; show the largest errors relative to its outputs, and both times.
+        batch_axis: The dimension of inputs and outputs along which there are batches. Inputs that lack it, and those of a fixed
+            size where that of others is open, go whole to each batch. [default: 0]
+        batch_size: Rows of a batch. [default: what the model fixes, else an eighth of the rows, of at most 8 MiB]
+        workers: How many processes on this machine. [default: one for each CPU]
+        scheduler: The address of a Dask scheduler, e.g. tcp://10.0.0.1:8786, whose workers have numbaops. The model is sent to them,
+            unless it has external data: they look for those where MODEL is.
         json: Print JSON instead of tables.
     """
+    batches = {"--batch-axis": batch_axis, "--batch-size": batch_size, "--workers": workers, "--scheduler": scheduler}
+    if used := next((option for option, given in batches.items() if given is not None), None):
+        for option, given in (("--dim", dim), ("--seed", seed), ("--repeat", repeat), ("--profile", profile), ("--compare", compare)):
+            if given not in (None, (), False):
+                raise InvalidValueError(f"{option} is not for batches, which {used} asks for")
+        from numbaops.cli.batches import run_in_batches
+
+        run_in_batches(
+            model,
+            input_files=input,
+            inputs=inputs,
+            save=save,
+            axis=batch_axis or 0,
+            size=batch_size,
+            workers=workers,
+            scheduler=scheduler,
+            as_json=json,
+        )
+        return
     from numbaops.cli.run import run_model
 
     run_model(

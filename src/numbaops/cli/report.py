@@ -207,6 +207,6 @@ def size(number_of_bytes: int) -> str:
     return f"{number_of_bytes / (1 << 30):.4g} GiB"
 
 
-def count(number_of: int, what: str) -> str:
+def count(number_of: int, what: str, several: str | None = None) -> str:
     """A number of things, e.g. ``1 node`` and ``2 nodes``."""
-    return f"{number_of} {what}{'' if number_of == 1 else 's'}"
+    return f"{number_of} {what if number_of == 1 else several or what + 's'}"

@@ -90,11 +90,9 @@ def run_model(
     saved = None if target is None else write_npz(target, outputs)
 
     facts: dict[str, Any] = {
-        "model": job.title,
-        "opsets": {one.domain or "ai.onnx": one.version for one in model.opset_import},
-        "nodes": dict(collections.Counter(node.op_type for node in _nodes(model.graph)).most_common()),
-        "inputs": [{"name": name, **_type_and_shape(value), "source": job.origin[name]} for name, value in job.feeds.items()],
-        "outputs": [{"name": name, **_type_and_shape(value), **report.statistics(value)} for name, value in outputs.items()],
+        **model_facts(job.title, model),
+        "inputs": [{"name": name, **type_and_shape(value), "source": job.origin[name]} for name, value in job.feeds.items()],
+        "outputs": [{"name": name, **type_and_shape(value), **report.statistics(value)} for name, value in outputs.items()],
         "load_seconds": load_seconds,
         "run_seconds": best,
         "runs": runs,
@@ -118,7 +116,7 @@ def run_model(
     if as_json:
         report.print_json(facts)
     else:
-        _print(facts)
+        print_facts(facts)
     _raise_if_wrong(checked)
 
 
@@ -159,7 +157,17 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(inner)
 
 
-def _type_and_shape(value: Any) -> dict[str, Any]:
+def model_facts(title: str, model: onnx.ModelProto) -> dict[str, Any]:
+    """What a model is called, its opsets by domain, and how many nodes it has of each operator."""
+    return {
+        "model": title,
+        "opsets": {one.domain or "ai.onnx": one.version for one in model.opset_import},
+        "nodes": dict(collections.Counter(node.op_type for node in _nodes(model.graph)).most_common()),
+    }
+
+
+def type_and_shape(value: Any) -> dict[str, Any]:
+    """The element type and the shape of an input or output."""
     facts: dict[str, Any] = {"type": report.type_name(value), "shape": list(value.shape) if isinstance(value, np.ndarray) else None}
     return facts | {"items": len(value)} if isinstance(value, (list, tuple, dict)) else facts
 
@@ -178,7 +186,8 @@ def _differences(found: Mapping[str, Difference]) -> list[dict[str, Any]]:
     ]
 
 
-def _print(facts: Mapping[str, Any]) -> None:
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Print what is known of a run, for people."""
     nodes = facts["nodes"]
     opsets = ", ".join(f"{domain} {version}".removeprefix("ai.onnx ") for domain, version in facts["opsets"].items())
     counts = ", ".join(f"{count} {name}" for name, count in nodes.items())
@@ -191,8 +200,14 @@ def _print(facts: Mapping[str, Any]) -> None:
         ((one["name"], one["type"], _shape_text(one), *(report.number(one[key]) for key in statistics)) for one in facts["outputs"]),
         numbers=statistics,
     )
-    best = f" (the shortest of {facts['runs']})" if facts["runs"] > 1 else ""
-    report.print_line(f"loaded in {report.seconds(facts['load_seconds'])}, ran in {report.seconds(facts['run_seconds'])}{best}")
+    ran = f"ran in {report.seconds(facts['run_seconds'])}"
+    if "batches" in facts:
+        batches = facts["batches"]
+        what = f"{report.count(batches['rows'], 'row')} in {report.count(batches['count'], 'batch', 'batches')}"
+        report.print_line(f"{what} on {report.count(batches['workers'], 'worker')}, {ran}")
+    else:
+        best = f" (the shortest of {facts['runs']})" if facts["runs"] > 1 else ""
+        report.print_line(f"loaded in {report.seconds(facts['load_seconds'])}, {ran}{best}")
     if "profile" in facts:
         _print_profile(facts["profile"])
     if "compare" in facts:

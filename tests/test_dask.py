@@ -1,0 +1,471 @@
+"""Chunked arrays and models over many batches: in this process, in worker processes, and on a scheduler at an address."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+pytest.importorskip("distributed")
+
+import dask
+import dask.array as da
+import distributed
+
+import numbaops
+import numbaops.dask
+from numbaops import batches
+from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError
+from processes import run_python
+
+TYPES = [row for row in numbaops.ELEMENT_TYPES if row.kind != "string"]
+
+
+def allowed(operation: Callable[[Any], Any], rows: list[numbaops.ElementType] = TYPES) -> list[Any]:
+    """The element types that an operator of numbaops takes, as parameters."""
+
+    def takes(row: numbaops.ElementType) -> bool:
+        try:
+            operation(row)
+        except InvalidTypeError:
+            return False
+        return True
+
+    return [pytest.param(row, id=row.name) for row in rows if takes(row)]
+
+
+def same(found: Any, expected: np.ndarray) -> bool:
+    return found.dtype == expected.dtype and found.shape == expected.shape and found.tobytes() == expected.tobytes()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[distributed.Client]:
+    with numbaops.dask.cluster(workers=2) as client:
+        yield client
+
+
+def model(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 21]> graph {text}')
+
+
+LAYER = model("""
+    (float[N, 3] x) => (float[N, 3] y, float[N] total) <int64[1] axes = {1}>
+    { y = Relu(x)  total = ReduceSum<keepdims = 0>(x, axes) }
+""")
+X = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+
+
+# The names
+
+
+def test_it_is_dask_that_is_imported() -> None:
+    assert dask.__name__ == "dask" and da.__name__ == "dask.array"
+    assert numbaops.dask.da is da
+    assert "numbaops" not in str(dask.__file__)
+
+
+def test_loaded_on_first_use() -> None:
+    code = "import sys, numbaops; print('dask' in sys.modules); numbaops.dask.cast; print('dask' in sys.modules)"
+    assert run_python(code).split() == ["False", "True"]
+
+
+@pytest.mark.parametrize("missing", ["dask", "distributed"])
+def test_without_the_extra(missing: str) -> None:
+    code = f"""
+        import sys
+        sys.modules[{missing!r}] = None
+        try:
+            import numbaops.dask
+        except ModuleNotFoundError as error:
+            print(error)
+    """
+    assert run_python(code) == 'numbaops.dask needs the extra "dask": pip install "numbaops[dask]"'
+
+
+# Arrays
+
+
+@pytest.mark.parametrize("row", allowed(lambda row: numbaops.constant_of_shape((1,), np.ones((), row.dtype))))
+def test_constant_of_shape(row: numbaops.ElementType, client: distributed.Client) -> None:
+    value = np.ones((), row.dtype)
+    lazy = numbaops.dask.constant_of_shape((5, 4), value, chunks=(2, 3))
+    expected = numbaops.constant_of_shape((5, 4), value)
+    assert lazy.dtype == row.dtype and lazy.chunks == ((2, 2, 1), (3, 1))
+    assert same(numbaops.dask.compute(lazy, scheduler="threads"), expected)
+    assert same(client.compute(lazy).result(), expected)
+
+
+@pytest.mark.parametrize("k", [-7, -2, 0, 1, 6])
+def test_eye_like_diagonals(k: int) -> None:
+    for chunks in (1, 2, (3, 4), -1):
+        lazy = numbaops.dask.eye_like((5, 7), "int32", k=k, chunks=chunks)
+        assert same(numbaops.dask.compute(lazy, scheduler="synchronous"), np.eye(5, 7, k, np.int32))
+
+
+@pytest.mark.parametrize("row", allowed(lambda row: numbaops.eye_like((1, 1), row.dtype)))
+def test_eye_like(row: numbaops.ElementType, client: distributed.Client) -> None:
+    x = da.zeros((5, 4), dtype=row.dtype, chunks=(2, 3))
+    lazy = numbaops.dask.eye_like(x, k=1)
+    assert lazy.chunks == x.chunks
+    assert same(client.compute(lazy).result(), np.eye(5, 4, 1).astype(row.dtype))
+
+
+def test_eye_like_of_a_numpy_array() -> None:
+    lazy = numbaops.dask.eye_like(np.zeros((3, 2), np.float16))
+    assert same(numbaops.dask.compute(lazy, scheduler="synchronous"), np.eye(3, 2, dtype=np.float16))
+
+
+@pytest.mark.parametrize("row", allowed(lambda row: numbaops.cast(np.zeros(1, np.float32), row.name)))
+def test_cast(row: numbaops.ElementType, client: distributed.Client) -> None:
+    x = np.linspace(0, 3, 10, dtype=np.float32).reshape(5, 2)
+    lazy = numbaops.dask.cast(da.from_array(x, chunks=2), row.name)
+    assert lazy.dtype == row.dtype
+    assert same(client.compute(lazy).result(), numbaops.cast(x, row.name))
+
+
+def test_cast_with_options() -> None:
+    x = np.array([1e6, -1e6], np.float32)
+    lazy = numbaops.dask.cast(x, "float8e4m3fn", saturate=False)
+    assert same(numbaops.dask.compute(lazy, scheduler="synchronous"), numbaops.cast(x, "float8e4m3fn", saturate=False))
+
+
+def test_ranks_from_0_on() -> None:
+    for shape in ((), (0,), (3, 0), (2, 1, 2)):
+        assert same(numbaops.dask.compute(numbaops.dask.constant_of_shape(shape, 7), scheduler="synchronous"), np.full(shape, 7))
+
+
+ARRAY_ERRORS = {
+    "value of two elements": (lambda: numbaops.dask.constant_of_shape((2,), np.ones(2)), InvalidValueError, "value"),
+    "type of EyeLike": (lambda: numbaops.dask.eye_like((2, 2), "float8e5m2"), InvalidTypeError, "EyeLike"),
+    "rank of EyeLike": (lambda: numbaops.dask.eye_like((2, 2, 2)), InvalidValueError, "rank"),
+    "type of Cast": (lambda: numbaops.dask.cast(da.zeros(2, dtype=complex), "float"), InvalidTypeError, "complex"),
+}
+
+
+@pytest.mark.parametrize("case", ARRAY_ERRORS)
+def test_arrays_refused_at_once(case: str) -> None:
+    make, error, text = ARRAY_ERRORS[case]
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_no_chunk_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    constant, cast = numbaops.constant_of_shape, numbaops.cast
+    monkeypatch.setattr(numbaops, "constant_of_shape", lambda *given, **more: made.append("constant") or constant(*given, **more))
+    monkeypatch.setattr(numbaops, "cast", lambda *given, **more: made.append("cast") or cast(*given, **more))
+    lazy = numbaops.dask.constant_of_shape((64, 8), numbaops.cast(np.float32(0.5), "float8e4m3fn"), chunks=(4, 4))
+    total = numbaops.dask.cast(lazy, "float").sum()
+    made.clear()
+    assert numbaops.dask.compute(total, scheduler="threads") == 256
+    assert (made.count("constant"), made.count("cast")) == (32, 32)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no peak memory")
+def test_memory_of_a_sum() -> None:
+    """1 GiB of float8 in chunks of 8 MiB; what counts is that it does not grow with their number."""
+    code = """
+        import resource
+        import ml_dtypes, numpy as np
+        import numbaops
+        x = numbaops.dask.constant_of_shape((1 << 14, 1 << 16), ml_dtypes.float8_e4m3fn(0.5), chunks=(128, 1 << 16))
+        print(float(numbaops.dask.cast(x, "float32").sum(dtype="float64").compute(scheduler="threads")))
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    """
+    total, kibibytes = run_python(code).split()
+    assert float(total) == 2.0**29
+    assert int(kibibytes) < 500_000
+
+
+# Models
+
+
+def check_layer(results: dict[str, np.ndarray]) -> None:
+    assert list(results) == ["y", "total"]
+    assert same(results["y"], np.maximum(X, 0)) and same(results["total"], X.sum(1))
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "synchronous", "client", "address"])
+def test_map_model(scheduler: str, client: distributed.Client, tmp_path: Path) -> None:
+    onnx.save(LAYER, tmp_path / "layer.onnx")
+    where: Any = {"client": client, "address": client.scheduler.address}.get(scheduler, scheduler)
+    for source in (LAYER, tmp_path / "layer.onnx", LAYER.SerializeToString(), numbaops.ReferenceEvaluator(LAYER)):
+        lazy = numbaops.dask.map_model(source, {"x": da.from_array(X, chunks=(6, 3))})
+        assert lazy["y"].chunks == ((6, 6, 6, 2), (3,)) and lazy["total"].chunks == ((6, 6, 6, 2),)
+        check_layer(numbaops.dask.compute(lazy, scheduler=where))
+
+
+def test_client_of_the_with_block_is_used(client: distributed.Client) -> None:
+    seen: list[tuple[int, int]] = []
+    lazy = numbaops.dask.map_model(LAYER, {"x": X})
+    before = len(client.get_versions()["workers"])
+    check_layer(numbaops.dask.compute(lazy, progress=lambda *counts: seen.append(counts)))
+    assert before == 2
+    assert [done for done, _ in seen] == list(range(len(seen))) and seen[-1] == (14, 14)  # 7 batches of at most an eighth, 2 outputs
+
+
+def test_an_embedded_cluster() -> None:
+    """Without a client, and with workers: processes of its own, gone afterwards."""
+    code = """
+        import numpy as np, onnx.parser, numbaops, multiprocessing
+        if __name__ == "__main__":
+            layer = onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 21]> g (float[N] x) => (float[N] y) { y = Neg(x) }')
+            y = numbaops.dask.compute(numbaops.dask.map_model(layer, {"x": np.arange(8, dtype=np.float32)}), workers=1, progress=False)["y"]
+            print(y.tolist(), multiprocessing.active_children())
+    """
+    assert run_python(code) == f"{[-float(number) for number in range(8)]} []"
+
+
+def test_lazy_arrays_go_on() -> None:
+    lazy = numbaops.dask.map_model(LAYER, {"x": da.from_array(X, chunks=(5, 3))})
+    assert numbaops.dask.compute(lazy["y"].sum() + lazy["total"].mean(), scheduler="threads") == pytest.approx(
+        np.maximum(X, 0).sum() + X.sum(1).mean(), 1e-5
+    )
+
+
+def test_each_batch_runs_once_and_models_are_loaded_once(client: distributed.Client) -> None:
+    def count(*, start: bool) -> Any:
+        if start:
+            batches.counts = {"runs": 0, "loads": 0}  # type: ignore[attr-defined]
+            batches._evaluators.clear()
+            for kind, name in ((batches.Batch, "run"), (batches.ReferenceEvaluator, "__init__")):
+                setattr(kind, f"plain_{name}", getattr(kind, name))
+
+            def run(self, *given):
+                batches.counts["runs"] += 1
+                return self.plain_run(*given)
+
+            def init(self, *given, **more):
+                batches.counts["loads"] += 1
+                self.plain___init__(*given, **more)
+
+            batches.Batch.run, batches.ReferenceEvaluator.__init__ = run, init
+            return None
+        batches.Batch.run = batches.Batch.plain_run
+        batches.ReferenceEvaluator.__init__ = batches.ReferenceEvaluator.plain___init__
+        return batches.counts
+
+    client.run(count, start=True)
+    try:
+        check_layer(numbaops.dask.compute(numbaops.dask.map_model(LAYER, {"x": X}, batch_size=1), scheduler=client))
+    finally:
+        counts = client.run(count, start=False).values()
+    assert sum(each["runs"] for each in counts) == 20
+    assert [each["loads"] for each in counts] == [1, 1]
+
+
+def test_evaluators_that_are_kept_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_evaluators", {})
+    models = [batches.Model.of(model(f"(float[N] x) => (float[N] y{number}) {{ y{number} = Neg(x) }}"))[0] for number in range(4)]
+    first = models[0].evaluator()
+    assert models[0].evaluator() is first
+    for each in models:
+        each.evaluator()
+    assert list(batches._evaluators) == [each.key for each in models[-batches.MOST_EVALUATORS :]]
+
+
+def test_workers_have_one_thread(client: distributed.Client) -> None:
+    from numbaops.runtime.threads import thread_count
+
+    assert set(client.run(thread_count).values()) == {1}
+    assert set(client.run(os.getenv, "OMP_NUM_THREADS").values()) == {"1"}
+    assert set(client.nthreads().values()) == {1}
+
+
+def test_memory_of_a_worker_is_bounded() -> None:
+    with numbaops.dask.cluster(workers=1, memory_limit="400 MB") as client:
+        assert [stats["limit"] for stats in client.run(numbaops.memory.stats).values()] == [50_000_000]
+
+
+SLOW = model("""
+    (float[N, 64] x) => (float[N, 64] y) <int64 trips = {300}>
+    { y = Loop(trips, , x) <body = body (int64 i, bool go, float[N, 64] a) => (bool on, float[N, 64] b)
+        { on = Identity(go)  b = Sigmoid(a) }> }
+""")
+
+
+def test_a_killed_worker_costs_a_retry(client: distributed.Client) -> None:
+    x = np.random.default_rng(1).standard_normal((12_000, 64)).astype(np.float32)
+    before = client.run(os.getpid)
+    killed: list[int] = []
+
+    def kill(done: int, total: int) -> None:
+        if done == 3 and not killed:
+            killed.append(min(before.values()))
+            os.kill(killed[0], signal.SIGKILL)
+
+    lazy = numbaops.dask.map_model(SLOW, {"x": x}, batch_size=1000)
+    result = numbaops.dask.compute(lazy, scheduler=client, progress=kill)["y"]
+    expected = x
+    for _ in range(300):
+        expected = 1 / (1 + np.exp(-expected))
+    assert killed
+    assert np.allclose(result, expected, rtol=1e-4, atol=1e-6)
+    client.wait_for_workers(2, timeout=30)
+    assert killed[0] not in client.run(os.getpid).values()
+
+
+RESHAPE = model("(float[N, 3] x, int64[K] shape) => (float[N, 3] y) { [to_square] y = Reshape(x, shape) }")
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "client"])
+def test_an_error_names_batch_and_node(scheduler: str, client: distributed.Client) -> None:
+    """Of batches of 6, 6, 6 and 2 rows, only those of 6 can become (-1, 9)."""
+    lazy = numbaops.dask.map_model(RESHAPE, {"x": da.from_array(X, chunks=(6, 3))}, shared={"shape": np.array([6, 3])})
+    with pytest.raises(
+        InvalidValueError, match=r"Reshape-21 \(node 'to_square'\): batch 3 \(rows 18 to 19 of axis 0\): .*\[2, 3\]"
+    ) as caught:
+        numbaops.dask.compute(lazy, scheduler=client if scheduler == "client" else scheduler)
+    assert (caught.value.node_name, caught.value.op_type) == ("to_square", "Reshape")
+
+
+def test_an_output_that_is_not_as_declared() -> None:
+    lying = model("(float[N, 3] x) => (float[N] y) { y = Relu(x) }")
+    with pytest.raises(
+        EvaluationError, match=r"batch \d \(rows \d+ to \d+ of axis 0\): output 'y' has the shape \[5, 3\]; declared, for this batch: \[5\]"
+    ):
+        numbaops.dask.compute(numbaops.dask.map_model(lying, {"x": X}, batch_size=5), scheduler="synchronous")
+
+
+def test_a_model_that_is_gone(tmp_path: Path) -> None:
+    onnx.save(LAYER, tmp_path / "layer.onnx")
+    lazy = numbaops.dask.map_model(tmp_path / "layer.onnx", {"x": X})
+    (tmp_path / "layer.onnx").unlink()
+    with pytest.raises(EvaluationError, match=r"batch \d .*layer\.onnx"):
+        numbaops.dask.compute(lazy, scheduler="synchronous")
+
+
+FIXED = model("(float[4, 3] x) => (float[4, 3] y) { y = Relu(x) }")
+TWO = model("(float[N, 3] x, float[N, 3] w) => (float[N, 3] y) { y = Add(x, w) }")
+
+
+def chunked(*rows: int) -> da.Array:
+    return da.zeros((sum(rows), 3), dtype=np.float32, chunks=(rows, 3))
+
+
+SIZES = {
+    "wrong chunks": (
+        FIXED,
+        {"x": chunked(3, 3, 2)},
+        r"batches of 3, 2 rows along axis 0.*exactly 4; possible: 4 in each, e\.g\. by rechunk\(\{0: 4\}\)",
+    ),
+    "wrong total": (FIXED, {"x": chunked(4, 4, 2)}, r"exactly 4; possible: 4 in each, of 8 or 12 rows in all, not 10"),
+    "too few rows": (FIXED, {"x": chunked(3)}, r"possible: 4 in each, of 4 rows in all, not 3"),
+    "wrong total of NumPy": (FIXED, {"x": np.zeros((10, 3), np.float32)}, r"of 8 or 12 rows in all, not 10"),
+    "two inputs": (
+        TWO,
+        {"x": chunked(4, 4), "w": chunked(2, 6)},
+        r"'x' and 'w' come in batches of 4 and 2, 6 rows.*the same sizes for both",
+    ),
+    "two inputs, one of NumPy": (TWO, {"x": chunked(4, 4), "w": np.zeros((7, 3), np.float32)}, r"4 and 7 rows along axis 0"),
+    "columns in chunks": (TWO, {"x": da.zeros((4, 3), chunks=(2, 1)), "w": X}, r"rechunk\(\{1: -1\}\)"),
+    "no rows": (LAYER, {"x": X[:0]}, r"the shape \(0, 3\); allowed: a known number of rows"),
+    "no such axis": (LAYER, {"x": np.array(1.0, np.float32)}, r"the shape \(\), and no axis 0; .*shared="),
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_sizes_that_are_refused(case: str) -> None:
+    proto, inputs, text = SIZES[case]
+    with pytest.raises(InvalidValueError, match=text):
+        numbaops.dask.map_model(proto, inputs)
+
+
+def test_sizes_that_fit() -> None:
+    for x in (chunked(4, 4), np.zeros((8, 3), np.float32)):
+        assert numbaops.dask.map_model(FIXED, {"x": x})["y"].chunks == ((4, 4), (3,))
+    lazy = numbaops.dask.map_model(TWO, {"x": da.from_array(X, chunks=(6, 3)), "w": X})
+    assert same(numbaops.dask.compute(lazy["y"], scheduler="synchronous"), X + X)
+    assert numbaops.dask.map_model(TWO, {"x": X}, shared={"w": X[:1]}, batch_size=8)["y"].chunks[0] == (8, 8, 4)
+
+
+def test_other_axes_and_unknown_sizes() -> None:
+    """Batches along axis 1, of an output whose other size is nowhere known."""
+    proto = model(
+        "(float[3, N] x) => (int64[2, N] at) <float zero = {0}> { is = Greater(x, zero)  at = NonZero(is) }".replace(
+            "[2, N] at", "[2, K] at"
+        )
+    )
+    x = np.array([[1, -1, 1, 1], [1, 1, -1, 1], [-1, -1, -1, 1]], np.float32)
+    lazy = numbaops.dask.map_model(proto, {"x": x}, batch_axis=1, batch_size=2)["at"]
+    assert np.isnan(lazy.shape[1])
+    assert numbaops.dask.compute(lazy, scheduler="synchronous").tolist() == [[0, 1, 1, 0, 0, 1, 2], [0, 0, 1, 0, 1, 1, 1]]
+
+
+def test_an_output_of_undeclared_rank_is_inferred() -> None:
+    proto = model("(float[N, 3] x) => (float[N, 3] y) { y = Relu(x) }")
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    assert numbaops.dask.map_model(proto, {"x": X}, batch_size=10)["y"].chunks == ((10, 10), (3,))
+
+
+SUM = model("(float[N, 3] x) => (float y, float[N, 3] z) { y = ReduceSum<keepdims = 0>(x)  z = Relu(x) }")
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "no model": (functools.partial(numbaops.dask.map_model, 7, {"x": X}), InvalidTypeError, "model is a int"),
+    "no inputs": (functools.partial(numbaops.dask.map_model, LAYER, {}), InvalidTypeError, "inputs must be a dictionary"),
+    "an array for inputs": (functools.partial(numbaops.dask.map_model, LAYER, X), InvalidTypeError, "inputs must be a dictionary"),
+    "no array": (functools.partial(numbaops.dask.map_model, LAYER, {"x": [1]}), InvalidTypeError, "'x' is a list"),
+    "other name": (functools.partial(numbaops.dask.map_model, LAYER, {"w": X}), InvalidValueError, "no input 'w'; its inputs: 'x'"),
+    "input missing": (functools.partial(numbaops.dask.map_model, TWO, {"x": X}), InvalidValueError, "input 'w' is missing"),
+    "given twice": (
+        functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, shared={"x": X}),
+        InvalidValueError,
+        "both in inputs and in shared",
+    ),
+    "output": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, outputs=["w"]), InvalidValueError, "no output 'w'"),
+    "output without rows": (functools.partial(numbaops.dask.map_model, SUM, {"x": X}), InvalidValueError, "'y' has rank 0, and no axis 0"),
+    "axis": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, -1), InvalidValueError, "batch_axis is -1"),
+    "batch size": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, batch_size=0), InvalidValueError, "batch_size is 0"),
+    "threads and workers": (
+        functools.partial(numbaops.dask.compute, {}, scheduler="threads", workers=2),
+        InvalidValueError,
+        "workers is for processes",
+    ),
+    "scheduler and workers": (
+        functools.partial(numbaops.dask.compute, {}, scheduler="tcp://x", workers=2),
+        InvalidValueError,
+        "exclude each other",
+    ),
+    "no workers": (functools.partial(numbaops.dask.compute, {}, workers=0), InvalidValueError, "workers is 0"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str) -> None:
+    call, error, text = REFUSED[case]
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_large_arrays_of_numpy(client: distributed.Client) -> None:
+    """Dask warns of them, and warnings are errors here."""
+    x = np.ones((4 << 20, 1), np.float32)
+    proto = model("(float[N, 1] x) => (float[N, 1] y) { y = Neg(x) }")
+    assert same(numbaops.dask.compute(numbaops.dask.map_model(proto, {"x": x})["y"], scheduler=client), -x)
+
+
+def test_outputs_can_be_chosen() -> None:
+    assert list(numbaops.dask.map_model(SUM, {"x": X}, outputs=["z"])) == ["z"]
+
+
+def test_no_scheduler_there() -> None:
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "300ms"}),
+        pytest.raises(EvaluationError, match=r"no scheduler answers at 'tcp://127\.0\.0\.1:1'"),
+    ):
+        numbaops.dask.compute({}, scheduler="tcp://127.0.0.1:1")
+
+
+def test_progress_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    numbaops.dask.compute(numbaops.dask.constant_of_shape((4,), 1, chunks=1), scheduler="synchronous", progress=True)
+    assert re.search(r"\r(\d+)/\1\n$", capsys.readouterr().err)
+    numbaops.dask.compute(numbaops.dask.constant_of_shape((4,), 1, chunks=1), scheduler="synchronous")
+    assert capsys.readouterr().err == ""  # no terminal
