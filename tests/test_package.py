@@ -132,7 +132,9 @@ RULES = {
     "functional": Rule("errors dtypes ops opset convert", others="numpy"),
     "engine": Rule(f"{BELOW} engine", BELOW, others="numpy onnx google"),
     "reference": Rule(f"{BELOW} engine", BELOW, others="numpy onnx"),
-    "cli": Rule(f"{BELOW} engine reference cli __init__", others="numpy onnx rich cyclopts numba onnxruntime"),
+    "drawing": Rule("errors dtypes", others="numpy onnx"),
+    "rewrite": Rule(f"{BELOW} engine reference drawing rewrite", BELOW, others="numpy onnx google"),
+    "cli": Rule(f"{BELOW} engine reference drawing rewrite cli __init__", others="numpy onnx rich cyclopts numba onnxruntime"),
 }
 
 
