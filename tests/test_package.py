@@ -132,10 +132,12 @@ RULES = {
     "functional": Rule("errors dtypes ops opset convert", others="numpy"),
     "engine": Rule(f"{BELOW} engine", BELOW, others="numpy onnx google"),
     "reference": Rule(f"{BELOW} engine", BELOW, others="numpy onnx"),
+    "drawing": Rule("errors dtypes", others="numpy onnx"),
+    "rewrite": Rule(f"{BELOW} engine reference drawing rewrite", BELOW, others="numpy onnx google"),
     "batches": Rule("errors dtypes engine reference", others="numpy onnx"),
     "dask": Rule("__init__ errors dtypes batches", others="numpy dask distributed"),
     "ray": Rule("errors batches", others="numpy"),
-    "cli": Rule(f"{BELOW} engine reference batches cli __init__", "dask", others="numpy onnx rich cyclopts numba onnxruntime"),
+    "cli": Rule(f"{BELOW} engine reference batches drawing rewrite cli __init__", "dask", others="numpy onnx rich cyclopts numba onnxruntime"),
 }
 
 

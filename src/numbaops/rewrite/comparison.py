@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from numbaops.cli.inputs import declared_inputs, dimensions, draw
+from numbaops.drawing import declared_inputs, dimensions, draw
 from numbaops.errors import EvaluationError
 from numbaops.reference import ReferenceEvaluator
 from numbaops.rewrite.files import LoadedModel

@@ -49,7 +49,7 @@ class LoadedModel:
         external: reads those.
         path: the model's file, or None.
         folder: where other files are looked for, or None.
-        data: the files that hold data of the model as it was loaded.
+        data: the files that hold data of the model as it is when this is made.
     """
 
     model: ModelProto
@@ -57,6 +57,10 @@ class LoadedModel:
     path: Path | None = None
     folder: Path | None = None
     data: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.folder is not None and not self.data:
+            object.__setattr__(self, "data", _data_files(self.model, self.folder))
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -104,8 +108,7 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
             raise InvalidTypeError(f"expected a model, got a {type(found).__name__}")
         model = found
     where = None if folder is None else Path(folder)
-    external = ExternalData(None if where is None else str(where))
-    return LoadedModel(model, external, path, where, () if where is None else _data_files(model, where))
+    return LoadedModel(model, ExternalData(None if where is None else str(where)), path, where)
 
 
 def copied(model: ModelProto, emptied: Callable[[TensorProto], bool] = lambda tensor: False) -> ModelProto:
