@@ -137,7 +137,9 @@ RULES = {
     "batches": Rule("errors dtypes engine reference", others="numpy onnx"),
     "dask": Rule("__init__ errors dtypes batches", others="numpy dask distributed"),
     "ray": Rule("errors batches", others="numpy"),
-    "cli": Rule(f"{BELOW} engine reference batches drawing rewrite cli __init__", "dask", others="numpy onnx rich cyclopts numba onnxruntime"),
+    "cli": Rule(
+        f"{BELOW} engine reference batches drawing rewrite cli __init__", "dask", others="numpy onnx rich cyclopts numba onnxruntime"
+    ),
 }
 
 
