@@ -16,6 +16,7 @@ from onnx.external_data_helper import uses_external_data
 from numbaops.cli.inputs import declared_inputs
 from numbaops.dtypes import BY_CODE
 from numbaops.engine.load import canonical_domain
+from numbaops.rewrite.files import tensors_in, tensors_of
 
 _KEPT_ELEMENTS = 1 << 10
 """Elements up to which an initializer goes into shape inference with its values, which may be a shape; of others the shape is enough."""
@@ -49,28 +50,9 @@ class Estimate:
 
 def weight_tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Initializers and the tensors in attributes, also those in bodies and functions."""
-    yield from _tensors_of(model.graph)
+    yield from tensors_of(model.graph)
     for function in model.functions:
-        yield from _tensors_in(function.node)
-
-
-def _tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    yield from _tensors_in(graph.node)
-
-
-def _tensors_in(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            for sparse in [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else attribute.sparse_tensors:
-                yield from (sparse.values, sparse.indices)
-            for body in _bodies(attribute):
-                yield from _tensors_of(body)
+        yield from tensors_in(function.node)
 
 
 def _bodies(attribute: onnx.AttributeProto) -> Iterable[GraphProto]:

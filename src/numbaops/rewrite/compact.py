@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,36 +59,20 @@ class TensorChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(files.Rewritten):
     """What :func:`compact` gives.
 
     Attributes:
-        model: the compacted model.
         changes: what became of each tensor; a tensor that was shared and whose other one was made smaller has a line for each.
         small: tensors that were not looked at because they are below ``min_bytes``.
         bytes_before: of the model and its external data.
         bytes_after: the same of the compacted model.
-        source: the model that it was made from.
     """
 
-    model: ModelProto
     changes: tuple[TensorChange, ...]
     small: int
     bytes_before: int
     bytes_after: int
-    source: files.LoadedModel
-
-    def save(self, path: str | os.PathLike[str]) -> list[Path]:
-        """Write the model to a file, all or nothing; external data go into ``PATH.data``.
-
-        Returns:
-            The files that were written.
-
-        Raises:
-            InvalidValueError: ``path`` is a file of the model that this was made from, or nothing can be written there.
-            OSError: it cannot be written, e.g. for want of room; nothing is left of it then.
-        """
-        return files.save(self.model, path, self.source)
 
 
 def compact(
@@ -139,7 +122,7 @@ def compact(
         pass
     if check:
         check_same(source, loaded, int(check), dims, seed)
-    return Compacted(loaded.model, (*work.done, *work.kept), work.small, before, model_bytes(loaded.model), source)
+    return Compacted(loaded.model, source, (*work.done, *work.kept), work.small, before, model_bytes(loaded.model))
 
 
 def model_bytes(model: ModelProto) -> int:

@@ -77,6 +77,31 @@ class LoadedModel:
         return self.external.read(tensor) if uses_external_data(tensor) else to_array(tensor)
 
 
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A model made from another one.
+
+    Attributes:
+        model: the model. Tensors that are in other files are references to these; :meth:`save` copies them.
+        source: the model that it was made from.
+    """
+
+    model: ModelProto
+    source: LoadedModel
+
+    def save(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Write the model to a file, all or nothing; external data go into ``PATH.data``.
+
+        Returns:
+            The files that were written.
+
+        Raises:
+            InvalidValueError: ``path`` is a file of the model that this was made from, or nothing can be written there.
+            OSError: it cannot be written, e.g. for want of room; nothing is left of it then.
+        """
+        return save(self.model, path, self.source)
+
+
 def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedModel:
     """A model to rewrite.
 
@@ -149,10 +174,11 @@ def tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
-    yield from _tensors_in(graph.node)
+    yield from tensors_in(graph.node)
 
 
-def _tensors_in(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+def tensors_in(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+    """Every tensor in the attributes of nodes, also in bodies."""
     for node in nodes:
         for attribute in node.attribute:
             if attribute.HasField("t"):
@@ -168,7 +194,7 @@ def tensors_of_model(model: ModelProto) -> Iterator[TensorProto]:
     """Every tensor of a model: of its graph, its functions, and what trains it."""
     yield from tensors_of(model.graph)
     for function in model.functions:
-        yield from _tensors_in(function.node)
+        yield from tensors_in(function.node)
     for training in model.training_info:
         yield from tensors_of(training.initialization)
         yield from tensors_of(training.algorithm)

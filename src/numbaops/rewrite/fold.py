@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,33 +25,17 @@ MAX_TENSOR = 1 << 24
 """Bytes that a computed tensor may take, by default."""
 
 
-@dataclass(slots=True)
-class Folded:
+@dataclass(frozen=True, slots=True)
+class Folded(files.Rewritten):
     """A folded model, and what became of its nodes.
 
     Attributes:
-        model: the model. Tensors that are in other files are references to these; :meth:`save` copies them.
         facts: what was folded, inlined, removed, renamed, and what was left and why.
         nodes: the number of nodes before and after, with those in bodies and functions.
-        source: the model that it was made from.
     """
 
-    model: ModelProto
     facts: list[Fact]
     nodes: tuple[int, int]
-    source: files.LoadedModel
-
-    def save(self, path: str | os.PathLike[str]) -> list[Path]:
-        """Write the model to a file, all or nothing; external data go into ``PATH.data``.
-
-        Returns:
-            The files that were written.
-
-        Raises:
-            InvalidValueError: ``path`` is a file of the model that this was made from, or nothing can be written there.
-            OSError: it cannot be written, e.g. for want of room; nothing is left of it then.
-        """
-        return files.save(self.model, path, self.source)
 
 
 def fold(
@@ -100,7 +83,7 @@ def fold(
     folding.run()
     if check:
         check_same(before, loaded, int(check), dims, seed)
-    return Folded(loaded.model, folding.facts, (count, _count(loaded.model)), loaded)
+    return Folded(loaded.model, loaded, folding.facts, (count, _count(loaded.model)))
 
 
 def _count(model: ModelProto) -> int:
