@@ -43,9 +43,12 @@ def multiply_rows(x: Any, matrix: Any, count: int, terms: int, out: Any, first: 
             for lane in range(LANES):
                 sums[lane] = np.float32(0)
             dots_of_lanes(matrix, at, x, row * terms, LANES, vectors, sums)
-            total = np.float32(0)
-            for lane in range(LANES):
-                total += sums[lane]
+            width = LANES
+            while width > 1:  # one after the other would take a third of the time of a row of 2048 terms
+                width //= 2
+                for lane in range(width):
+                    sums[lane] += sums[lane + width]
+            total = sums[0]
             for term in range(vectors * LANES, terms):
                 total += x[row * terms + term] * matrix[at + term]
             out[row * columns + column] = total
