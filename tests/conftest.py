@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
@@ -33,3 +35,14 @@ def stage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     if request.param == "for shapes known":
         monkeypatch.setattr(plan, "HOT", 1)
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def threads_as_before() -> Iterator[None]:
+    """Benchmarks set the number of threads for the whole process."""
+    before = os.environ.get("NUMBAOPS_NUM_THREADS")
+    yield
+    if before is None:
+        os.environ.pop("NUMBAOPS_NUM_THREADS", None)
+    else:
+        os.environ["NUMBAOPS_NUM_THREADS"] = before

@@ -157,8 +157,13 @@ def test_interrupted(tmp_path: Path) -> None:
     """)
     onnx.save(model, tmp_path / "model.onnx")
     np.savez(tmp_path / "batch.npz", x=np.ones(8, np.float32))
+    # a shell has Ctrl-C ignored in the background
+    launch = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    command = [sys.executable, "-m", "numbaops", "run", "model.onnx", "--inputs", "batch.npz", "--workers", "2", "--save", "out.npz"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "numbaops", "run", "model.onnx", "--inputs", "batch.npz", "--workers", "2", "--save", "out.npz"],
+        [sys.executable, "-c", launch, *command[1:]],
         cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     try:
