@@ -133,7 +133,7 @@ def element_types() -> str:
 
 
 def _names(types: Iterable[str]) -> list[str]:
-    plain = (each.removeprefix("tensor(").removesuffix(")") for each in types)
+    plain = (each[len("tensor(") : -1] if each.startswith("tensor(") else each for each in types)
     return sorted(plain, key=lambda name: (_ORDER.get(name, 1 << 10), name))
 
 
