@@ -145,7 +145,8 @@ def test_without_the_extra(scaled: Path) -> None:
         sys.stderr = sys.stdout
         main(["run", {str(scaled / "model.onnx")!r}, "--workers", "2"])
     """
-    assert run_python(code) == 'numbaops: error: numbaops.dask needs the extra "dask": pip install "numbaops[dask]", or ".[dask]" in a checkout'
+    hint = 'pip install "numbaops[dask]", or ".[dask]" in a checkout'
+    assert run_python(code) == f'numbaops: error: numbaops.dask needs the extra "dask": {hint}'
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no Ctrl-C for a group of processes")
