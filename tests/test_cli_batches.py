@@ -145,7 +145,10 @@ def test_without_the_extra(scaled: Path) -> None:
         sys.stderr = sys.stdout
         main(["run", {str(scaled / "model.onnx")!r}, "--workers", "2"])
     """
-    assert run_python(code) == 'numbaops: error: numbaops.dask needs the extra "dask": pip install "numbaops[dask]"'
+    assert (
+        run_python(code)
+        == 'numbaops: error: numbaops.dask needs the extra "dask": pip install "numbaops[dask]", or ".[dask]" in a checkout'
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no Ctrl-C for a group of processes")

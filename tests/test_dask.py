@@ -88,7 +88,7 @@ def test_without_the_extra(missing: str) -> None:
         except ModuleNotFoundError as error:
             print(error)
     """
-    assert run_python(code) == 'numbaops.dask needs the extra "dask": pip install "numbaops[dask]"'
+    assert run_python(code) == 'numbaops.dask needs the extra "dask": pip install "numbaops[dask]", or ".[dask]" in a checkout'
 
 
 # Arrays

@@ -37,7 +37,9 @@ except ModuleNotFoundError as error:
     missing = (error.name or "").partition(".")[0]
     if missing not in ("dask", "distributed"):
         raise
-    raise ModuleNotFoundError('numbaops.dask needs the extra "dask": pip install "numbaops[dask]"', name=missing) from None
+    raise ModuleNotFoundError(
+        'numbaops.dask needs the extra "dask": pip install "numbaops[dask]", or ".[dask]" in a checkout', name=missing
+    ) from None
 
 __all__ = ["cast", "cluster", "compute", "constant_of_shape", "eye_like", "map_model"]
 
