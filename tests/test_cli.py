@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 pytest.importorskip("cyclopts")
 
 import numbaops
-from command_line import TERMINAL_VARIABLES, Command, Result, one_line_error, process, save_model, save_tensor, value_info
+from command_line import TERMINAL_VARIABLES, Command, Result, environment, one_line_error, process, save_model, save_tensor, value_info
 from numbaops.cli import main
 from numbaops.cli import run as run_module
 from numbaops.cli.compare import difference
@@ -130,7 +131,10 @@ def test_no_color(command: Command, monkeypatch: pytest.MonkeyPatch, arguments: 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("fly",), 'Unknown command "fly"'),
+        (
+            ("fly",),
+            'Unknown command "fly"; commands: run, ops, info, warmup, check, compact, bench, fold, completion; see numbaops --help',
+        ),
         (("run", "--fly"), "Unknown option: --fly"),
         (("run", "a.onnx", "b.onnx"), "b.onnx"),
         (("run", "--repeat", "0"), "--repeat"),
@@ -430,6 +434,8 @@ INPUTS = "'first': float (N, 2), 'second': float (N, 2)"
         ("--dim", "M=2", "--dim M=2: no input has a dimension 'M'; symbolic dimensions: N"),
         ("--dim", "N=-2", "--dim N=-2: it takes NAME=SIZE, the size a whole number"),
         ("--dim", "N", "--dim N: it takes NAME=SIZE, the size a whole number"),
+        ("--dim", "N=2 N=3", "--dim N=3: the size of 'N' is given twice"),
+        ("--input", "first=good.npy 0=good.pb", "--input 0=good.pb: input 'first' is given twice"),
         ("--dim", "N=9000000000000", "not enough memory: "),
     ],
     ids=lambda value: value if value.startswith("-") or "=" in value[:9] else "",
@@ -438,7 +444,7 @@ def test_bad_inputs(
     command: Command, monkeypatch: pytest.MonkeyPatch, bad_files: Path, subtract: Path, option: str, value: str, text: str
 ) -> None:
     monkeypatch.chdir(bad_files)
-    result = command("run", subtract, option, value)
+    result = command("run", subtract, *(part for one in value.split() for part in (option, one)))
     assert text in one_line_error(result)
     assert result.out == ""
 
@@ -484,6 +490,7 @@ def test_the_tables(command: Command, tmp_path: Path, subtract: Path) -> None:
         "output type shape min mean max",
         "difference float (2, 2) -1 0.875 2.5",
         "operator calls total ms share",
+        "node by node, as without fusion and chains",
         "largest against reference absolute error relative error",
         "difference 0 0",
         "load run time ratio",
@@ -501,6 +508,55 @@ def test_long_names_are_folded_and_not_taken_for_markup(command: Command, tmp_pa
     result = command("run", model, "--compare", "reference", "--profile", "--save", tmp_path / "saved.npz")
     assert "[bold]" in result.out
     assert max(map(len, result.out.splitlines())) <= 80
+
+
+def test_control_characters_of_names_are_shown_escaped(command: Command, tmp_path: Path) -> None:
+    name = "a\x1b[31mb\nc\x9bd\u202e"
+    model = save_model(tmp_path / "model.onnx", [helper.make_node("Neg", ["x"], [name])], [value_info("x")], [value_info(name)])
+    for arguments in (("run", model), ("check", model)):
+        out = command(*arguments).out
+        assert r"a\x1b[31mb\nc\x9bd\u202e" in out
+        assert not set(name) & set("\x1b\x9b\u202e") & set(out)
+    assert command("run", model, "--json").json["outputs"][0]["name"] == name
+    assert "\x1b" not in one_line_error(command("run", tmp_path / "no\x1b[31m.onnx"))
+
+
+def test_letters_that_stdout_has_not(tmp_path: Path) -> None:
+    model = save_model(tmp_path / "model.onnx", [helper.make_node("Neg", ["x"], ["größe"])], [value_info("x")], [value_info("größe")])
+    code = f"import sys; from numbaops.cli import main; sys.exit(main(['run', {str(model)!r}]))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=environment(PYTHONIOENCODING="ascii"), capture_output=True, timeout=120, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert rb"gr\xf6\xdfe" in result.stdout
+
+
+def test_a_time_with_compilation_says_so(command: Command, monkeypatch: pytest.MonkeyPatch, subtract: Path) -> None:
+    counts = iter((3, 5, 5, 6, 6, 6))
+    monkeypatch.setattr(jit, "compiled", lambda: next(counts))
+    assert re.search(
+        r"ran in \S+ \w+; 2 kernels were compiled in it, later runs are faster$", " ".join(command("run", subtract).out.split())
+    )
+    assert command("run", subtract, "--json").json["compiled"] == 1
+    assert "compiled" not in command("run", subtract).out
+
+
+@pytest.mark.parametrize(("options", "runs"), [([], 1), (["--repeat", 2], 1 + 11 + 2), (["--compare", "reference"], 1 + 11 + 3)])
+def test_runs_that_are_compared_are_warm(
+    command: Command, monkeypatch: pytest.MonkeyPatch, subtract: Path, options: list[object], runs: int
+) -> None:
+    count = 0
+    once = run_module._run_once
+
+    def counted(*arguments: Any) -> list[Any]:
+        nonlocal count
+        count += 1
+        return once(*arguments)
+
+    monkeypatch.setattr(run_module, "_run_once", counted)
+    monkeypatch.setattr(run_module, "_SETTLING_SECONDS", 60.0)
+    assert command("run", subtract, *options).status == 0
+    assert count == runs
 
 
 def test_profile_counts_the_nodes_inside_others(command: Command, tmp_path: Path) -> None:

@@ -214,6 +214,26 @@ def test_no_model(command: Command, tmp_path: Path, content: bytes) -> None:
     assert f"the file {str(path)!r}" in one_line_error(command("check", path))
 
 
+@pytest.mark.parametrize("name", ["check", "run", "fold"])
+def test_a_file_that_is_too_large_is_not_read(command: Command, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "model.onnx"
+    with path.open("wb") as file:
+        file.truncate(5 << 30)
+    more = [tmp_path / "out.onnx"] if name == "fold" else []
+    assert "it has 5368709120 bytes, and protobuf's limit is 2 GiB" in one_line_error(command(name, path, *more))
+
+
+def test_an_opset_that_onnx_does_not_know_yet(command: Command, tmp_path: Path) -> None:
+    path = save_model(tmp_path / "model.onnx", [helper.make_node("Relu", ["x"], ["y"])], [value_info("x")], [value_info("y")])
+    model = onnx.load(path)
+    model.opset_import[0].version = 99
+    onnx.save(model, path)
+    result = command("check", path)
+    assert result.status == NOT_FINE
+    newest = onnx.defs.onnx_opset_version()
+    assert f"opset 99 is newer than onnx {onnx.__version__} knows, whose newest is {newest}" in " ".join(result.out.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

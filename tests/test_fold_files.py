@@ -134,6 +134,16 @@ def test_the_target_of_a_link_is_replaced(tmp_path: Path) -> None:
     onnx.checker.check_model(tmp_path / "real.onnx")
 
 
+@pytest.mark.parametrize("name", ["x.onnx", "x.onnx.data"])
+def test_what_is_write_protected_stays(outside: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"old")
+    (tmp_path / name).chmod(0o444)
+    before = contents(tmp_path)
+    with pytest.raises(InvalidValueError, match="the file is write-protected"):
+        numbaops.fold(outside).save(tmp_path / "x.onnx")
+    assert contents(tmp_path) == before
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

@@ -91,6 +91,8 @@ def dimensions(inputs: Sequence[Declared], feeds: Mapping[str, Any], sizes: Iter
             raise InvalidValueError(f"--dim {text}: it takes NAME=SIZE, the size a whole number below 2**63")
         if name not in symbols:
             raise InvalidValueError(f"--dim {text}: no input has a dimension {name!r}; symbolic dimensions: {listed(sorted(symbols))}")
+        if name in found:
+            raise InvalidValueError(f"--dim {text}: the size of {name!r} is given twice")
         found[name] = int(size)
     for one in inputs:
         if isinstance(value := feeds.get(one.name), np.ndarray):

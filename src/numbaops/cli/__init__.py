@@ -6,8 +6,10 @@ too. :mod:`numbaops.cli.app` has the commands.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,6 +18,9 @@ from typing import Any
 from numbaops.errors import NumbaopsError
 
 EXTRA_MISSING = 'the numbaops command needs its "cli" extra: pip install "numbaops[cli]", or ".[cli]" in a checkout'
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What moves the cursor, changes colours, breaks a line or turns the direction of writing."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +51,9 @@ def _guard(command: Callable[[], int]) -> int:
     """The exit status of ``command``; errors, warnings and log records become one line on stderr each."""
     logger, handler = logging.getLogger("numbaops"), _OneLineHandler(logging.WARNING)
     logger.addHandler(handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a letter that the terminal's encoding lacks is no reason to stop
+            stream.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -85,8 +93,13 @@ def describe(error: BaseException) -> str:
     return " ".join(text.split())
 
 
+def printable(text: str) -> str:
+    """``text`` with control characters as ``\\x1b`` and the like: names come from models, which anyone may have made."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
 def _say(what: str, text: str) -> None:
-    print(f"numbaops: {what}: {text}", file=sys.stderr, flush=True)
+    print(f"numbaops: {what}: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def _show_warning(message: Warning | str, *_where: Any, **_more: Any) -> None:

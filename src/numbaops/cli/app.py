@@ -9,7 +9,7 @@ from json import dumps
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 from cyclopts.validators import Number
 
 import numbaops
@@ -67,6 +67,10 @@ def launch(arguments: Sequence[str]) -> int:
 def _parse(parser: App, arguments: Sequence[str]) -> int:
     try:
         status = parser(list(arguments), exit_on_error=False, print_error=False)
+    except UnknownCommandError as error:
+        text = str(error).strip().partition(" Available commands:")[0].rstrip(".")  # of which it lists eight
+        commands = ", ".join(name for name in app if not name.startswith("-"))
+        raise InvalidValueError(f"{text}; commands: {commands}; see numbaops --help") from None
     except CycloptsError as error:
         raise InvalidValueError(f"{str(error).strip().rstrip('.')}; see numbaops --help") from None
     return int(status or 0)
@@ -137,8 +141,8 @@ def run(
         save: Write the outputs to this .npz file. An element type that NumPy lacks is stored as unsigned integers
             under NAME@TYPE, e.g. Y@bfloat16, for array.view(ml_dtypes.bfloat16); --inputs reads such files. A sequence
             is stored as NAME[0], NAME[1], ...
-        repeat: Run so many times, and report the shortest time. [default: 1; 3 with --compare]
-        profile: Run once more, and show the time by operator type.
+        repeat: Run so many times, once it is warm if more than one, and report the shortest time. [default: 1; 3 with --compare]
+        profile: Run once more, node by node, and show the time by operator type.
         compare: Run the model here too; show the largest errors relative to its outputs, and both times.
         batch_axis: The dimension of inputs and outputs along which there are batches. Inputs that lack it, and those of a fixed
             size where that of others is open, go whole to each batch. [default: 0]

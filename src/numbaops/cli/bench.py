@@ -14,25 +14,21 @@ from typing import Any
 import numpy as np
 import onnx
 
-from numbaops.cli import report
+from numbaops.cli import printable, report
 from numbaops.cli.cases import CASES, OURS, PEERS, Case, Thunk, Ways
 from numbaops.cli.compare import difference, load_peer
 from numbaops.cli.info import gather
 from numbaops.cli.inputs import collect, declared_inputs
 from numbaops.cli.plot import print_ratios
 from numbaops.cli.report import Step
-from numbaops.cli.timing import Timing, in_turns
+from numbaops.cli.timing import Timing, in_turns, settle
 from numbaops.errors import EvaluationError, InvalidValueError
 from numbaops.reference import ReferenceEvaluator
-from numbaops.runtime.jit import Later
 from numbaops.runtime.threads import thread_count
 
 SECONDS = 45.0
 """Measured by default; with what is set up, about a minute."""
 SECONDS_FOR_A_MODEL = 10.0
-
-_WARM_RUNS = 10
-"""Runs after which a plan has the variant that it keeps for the shapes of its inputs."""
 
 _WARM_SECONDS = 2.0
 
@@ -186,7 +182,7 @@ def measure(case: Case, seconds: float, beside: Sequence[str] = (), step: Step |
             continue
         if name == OURS:
             answer = given
-            _warm_up(thunk)
+            settle(thunk, _WARM_SECONDS)
         elif answer is not None and not _same(answer, given):
             result.differing.append(name)
         if name != OURS and took > share:  # a second call would take longer than all are to take
@@ -196,16 +192,6 @@ def measure(case: Case, seconds: float, beside: Sequence[str] = (), step: Step |
     result.timings = {**in_turns(thunks, share * len(thunks)), **slow}
     result.timings = {name: result.timings[name] for name in ways if name in result.timings}
     return result
-
-
-def _warm_up(thunk: Thunk) -> None:
-    end = time.perf_counter() + _WARM_SECONDS
-    for _ in range(_WARM_RUNS):
-        thunk()
-        if time.perf_counter() > end:
-            break
-    Later.wait()
-    thunk()
 
 
 def _same(ours: Any, theirs: Any) -> bool:
@@ -268,7 +254,7 @@ def _print(facts: Mapping[str, Any], results: Sequence[Result]) -> None:
     numbers = ("numbaops", "time", "ratio")
     report.print_table(("case", "numbaops", "beside", "time", "ratio"), _rows(results), numbers=numbers)
     if len(results) > 1:
-        print_ratios(report.console(), [(one.case, one.ratios) for one in results if one.ratios], PEERS)
+        print_ratios(report.console(), [(printable(one.case), one.ratios) for one in results if one.ratios], PEERS)
     report.print_line(_summary(results))
     if any(timing.noisy for one in results for timing in one.timings.values()):
         report.print_line(f"{_NOISY}: of one of the two, half of the calls took over twice as long as the fastest")

@@ -21,7 +21,7 @@ from numbaops.cli import report
 from numbaops.cli.estimate import Estimate, estimate, function_key, nodes_in, recursion, weight_tensors
 from numbaops.cli.inputs import Declared, declared_inputs, declared_outputs, dimensions, shape_text, type_text
 from numbaops.dtypes import BY_CODE
-from numbaops.engine.load import InvalidModelError, canonical_domain, canonical_node, imports_of
+from numbaops.engine.load import InvalidModelError, canonical_domain, canonical_node, check_size, imports_of
 from numbaops.engine.signature import node_label, signature_of
 from numbaops.engine.validity import check_valid
 from numbaops.errors import InvalidValueError, UnsupportedError
@@ -85,6 +85,7 @@ def check_model(path: Path, *, dims: Sequence[str], as_json: bool) -> int:
     problems = [f"{report.count(len(one.nodes), 'node')} of {_title(one)}: {one.reason}" for one in found if one.where == "nobody"]
     problems += [f"{one.file}: {one.problem}" for one in files if one.problem]
     problems += [text] if (text := recursion(model)) else []
+    problems += too_new(model)
     problems += ["onnx.checker refuses it"] if refusal else []
     facts = {
         "model": path.name,
@@ -109,6 +110,7 @@ def check_model(path: Path, *, dims: Sequence[str], as_json: bool) -> int:
 
 
 def _load(path: Path) -> ModelProto:
+    check_size(path)
     try:
         model = onnx.load(path, load_external_data=False)
     except (OSError, MemoryError):
@@ -224,6 +226,16 @@ def _problem(folder: Path, where: ExternalDataInfo, name: str, needed: int) -> s
         except (onnx.checker.ValidationError, ValueError, OSError) as error:
             return " ".join(str(error).split())
     return ""
+
+
+def too_new(model: ModelProto) -> list[str]:
+    """What a model imports that the installed onnx does not know yet."""
+    newest = {"": onnx.defs.onnx_opset_version()}
+    return [
+        f"opset {version} is newer than onnx {onnx.__version__} knows, whose newest is {newest[domain]}"
+        for domain, version in imports_of(model, None).items()
+        if domain in newest and version > newest[domain]
+    ]
 
 
 def checker_refusal(model: ModelProto) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 import numbaops
 from numbaops.cli import report
 from numbaops.dtypes import ElementType
@@ -40,7 +42,8 @@ def show_operators(*, as_json: bool) -> None:
     for name, versions in operators():
         previous = None
         for version in versions:
-            rows.append((name if previous is None else "", str(version.since_version), *_changes(version, previous)))
+            types, attributes = _changes(version, previous)
+            rows.append((name if previous is None else "", str(version.since_version), Text(types), attributes))
             previous = version
     report.print_table(("operator", "since", "element types", "attributes"), rows, numbers=("since",))
     report.print_line(f'"+": added to the version before. Opset N, up to {NEWEST_OPSET}, uses the last version since N or earlier.')

@@ -40,8 +40,12 @@ def collect(
         given = _from_folder(source, inputs, "input") if source.is_dir() else _from_npz(source, inputs)
         feeds.update(given)
         origin.update(dict.fromkeys(given, source.name))
+    named: set[str] = set()
     for position, text in enumerate(files):
         declared, path = _split_option(text, inputs, position)
+        if declared.name in named:
+            raise InvalidValueError(f"--input {text}: input {declared.name!r} is given twice")
+        named.add(declared.name)
         feeds[declared.name] = read_input(path, declared.type)
         origin[declared.name] = path.name
     for declared in inputs:

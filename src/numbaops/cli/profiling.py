@@ -29,15 +29,25 @@ class OperatorTime:
 
 
 def profile_run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[OperatorTime]:
-    """Run a model once, with every node timed; the operator that took longest comes first."""
+    """Time every node in the second run of a model, for the first compiles; the operator that took longest comes first."""
     evaluator = ReferenceEvaluator(model, profile=True)
     evaluator.run(None, dict(feeds))
-    calls: dict[str, int] = {}
-    seconds: dict[str, float] = {}
+    first = _by_type(evaluator)
+    evaluator.run(None, dict(feeds))
+    second = {}
+    for name, (calls, seconds) in _by_type(evaluator).items():
+        calls_before, seconds_before = first.get(name, (0, 0.0))
+        second[name] = calls - calls_before, seconds - seconds_before
+    total = sum(seconds for _, seconds in second.values()) or 1.0
+    found = [OperatorTime(name, calls, seconds, seconds / total) for name, (calls, seconds) in second.items() if calls]
+    return sorted(found, key=lambda one: one.seconds, reverse=True)
+
+
+def _by_type(evaluator: ReferenceEvaluator) -> dict[str, tuple[int, float]]:
+    """Calls and seconds so far."""
+    found: dict[str, tuple[int, float]] = {}
     for node in evaluator.profile():
         name = node.operator.rpartition("-")[0] or node.operator
-        calls[name] = calls.get(name, 0) + node.calls
-        seconds[name] = seconds.get(name, 0.0) + node.seconds
-    total = sum(seconds.values()) or 1.0
-    found = [OperatorTime(name, calls[name], taken, taken / total) for name, taken in seconds.items()]
-    return sorted(found, key=lambda one: one.seconds, reverse=True)
+        calls, seconds = found.get(name, (0, 0.0))
+        found[name] = calls + node.calls, seconds + node.seconds
+    return found

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from numbaops.cli import printable
 from numbaops.dtypes import of_dtype
 from numbaops.errors import InvalidTypeError
 
@@ -40,15 +41,17 @@ def _plain(value: Any) -> Any:
 
 def print_line(text: str) -> None:
     """Write one paragraph to stdout, broken between words at the console's width."""
-    console().print(Text(text))
+    console().print(Text(printable(text)))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str] = (), headings: bool = True) -> None:
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, numbers: Sequence[str] = (), headings: bool = True
+) -> None:
     """Write a table to stdout.
 
     Args:
         columns: the headings.
-        rows: the cells; text that does not fit goes on in the next line, none is cut off.
+        rows: the cells; what does not fit goes on in the next line, none is cut off. Line breaks are those of a Text.
         numbers: headings of the columns that are set flush right and never broken.
         headings: whether to show them.
     """
@@ -57,7 +60,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, number
         right = heading in numbers
         table.add_column(heading, justify="right" if right else "left", no_wrap=right, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # as Text: a "[...]" in a name is no markup
+        table.add_row(
+            *(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row)
+        )  # as Text: a "[...]" in a name is no markup
     console().print(table)
 
 
@@ -83,7 +88,7 @@ def steps(what: str) -> Iterator[Callable[[int, int, str], None]]:
         task = bar.add_task(what, total=None)
 
         def show(done: int, total: int, name: str) -> None:
-            bar.update(task, description=f"{what} {name}".strip(), completed=done, total=total)
+            bar.update(task, description=printable(f"{what} {name}".strip()), completed=done, total=total)
 
         yield show
 

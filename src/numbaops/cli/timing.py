@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from numbaops.runtime.jit import Later
+
 Thunk = Callable[[], Any]
 
 _SAMPLE = 2e-3
@@ -19,6 +21,10 @@ _TURN = 2e-2
 
 _PAUSE = 5e-3
 """Seconds before a turn, for the threads of the one before may still spin."""
+
+
+_WARM_RUNS = 10
+"""Runs after which a plan has the variant that it keeps for the shapes of its inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,17 @@ class Timing:
     def noisy(self) -> bool:
         """Whether something else took much of the time: most calls took over twice as long as the fastest."""
         return self.median > 2 * self.fastest
+
+
+def settle(thunk: Thunk, seconds: float) -> None:
+    """Call a thunk until it is as fast as it gets, and no further after ``seconds``: plans make variants as shapes come again."""
+    end = time.perf_counter() + seconds
+    for _ in range(_WARM_RUNS):
+        thunk()
+        if time.perf_counter() > end:
+            break
+    Later.wait()
+    thunk()
 
 
 def in_turns(thunks: Mapping[str, Thunk], seconds: float) -> dict[str, Timing]:

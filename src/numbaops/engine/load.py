@@ -32,6 +32,23 @@ class Source(NamedTuple):
     external: ExternalData
 
 
+LARGEST_FILE = (1 << 31) - 1
+"""Bytes of a protobuf message."""
+
+
+def check_size(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that is larger than a model can be, before it is read.
+
+    Raises:
+        InvalidModelError: it is.
+    """
+    if os.path.isfile(path) and (there := os.stat(path).st_size) > LARGEST_FILE:
+        raise InvalidModelError(
+            f"the file {os.fsdecode(path)!r} is not an ONNX model: it has {there} bytes, and protobuf's limit is 2 GiB ({LARGEST_FILE} "
+            "bytes); larger models have their weights in other files"
+        )
+
+
 def opened(source: Any) -> Source:
     """What ``source`` is, holds or names.
 
@@ -49,6 +66,7 @@ def opened(source: Any) -> Source:
     if isinstance(source, ModelContainer):
         return Source(source.model_proto, ExternalData(None))
     if isinstance(source, (str, os.PathLike)):
+        check_size(source)
         return _parse(source, f"the file {os.fspath(source)!r}", os.fsdecode(source))
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _parse(io.BytesIO(source), f"a model of {len(source)} bytes", None)

@@ -8,6 +8,7 @@ it is saved.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_t
 from onnx.parser import ParseError
 
 from numbaops.engine.external import ExternalData
-from numbaops.engine.load import InvalidModelError, Source, opened
+from numbaops.engine.load import InvalidModelError, Source, check_size, opened
 from numbaops.errors import InvalidTypeError, InvalidValueError
 from numbaops.tensors import to_array
 
@@ -118,6 +119,7 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
         return source
     path = Path(source) if isinstance(source, (str, os.PathLike)) else None
     if path is not None:
+        check_size(path)
         try:
             model = onnx.load(path, load_external_data=False)
         except (DecodeError, json_format.ParseError, text_format.ParseError, ParseError, UnicodeDecodeError) as error:
@@ -213,11 +215,13 @@ def check_target(path: str | os.PathLike[str], loaded: LoadedModel) -> Path:
         loaded: the model that it is made from, none of whose files it may replace.
 
     Raises:
-        InvalidValueError: it is a file of the model that it is made from, no regular file, or in a folder where nothing can be written.
+        InvalidValueError: it is a file of the model that it is made from, no regular file, write-protected, or in a folder where nothing
+            can be written.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise InvalidValueError(f"{path}: not a regular file")
+    _check_not_protected(target)
     if not target.parent.is_dir():
         raise InvalidValueError(f"{path}: there is no folder {target.parent}")
     for ours in (target, data_path(target)):
@@ -231,6 +235,12 @@ def check_target(path: str | os.PathLike[str], loaded: LoadedModel) -> Path:
     except OSError as error:
         raise InvalidValueError(f"{path}: no file can be written there: {error.strerror}") from error
     return target
+
+
+def _check_not_protected(path: Path) -> None:
+    """Refuse to replace what is write-protected: that takes a right to the folder only, and root may write anything."""
+    if path.exists() and not (os.access(path, os.W_OK) and path.stat().st_mode & stat.S_IWUSR):
+        raise InvalidValueError(f"{path}: the file is write-protected, and stays as it is; give another name")
 
 
 def _data_files(model: ModelProto, folder: Path) -> tuple[Path, ...]:
@@ -269,6 +279,7 @@ def save(model: ModelProto, path: str | os.PathLike[str], loaded: LoadedModel) -
     moves = _moves(model) if external or sum(map(_inline_bytes, tensors)) > LARGEST_MESSAGE else frozenset()
     written = {target: _beside(target)}
     if external or moves:
+        _check_not_protected(data_path(target))
         written[data_path(target)] = _beside(data_path(target))
     try:
         if external or moves:
