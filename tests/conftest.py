@@ -37,12 +37,14 @@ def stage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     return str(request.param)
 
 
+THREADS = os.environ.get("NUMBAOPS_NUM_THREADS")
+
+
 @pytest.fixture(autouse=True)
-def threads_as_before() -> Iterator[None]:
-    """Benchmarks set the number of threads for the whole process."""
-    before = os.environ.get("NUMBAOPS_NUM_THREADS")
+def threads_as_at_first() -> Iterator[None]:
+    """Benchmarks set the number of threads for the whole process, also in fixtures of a module."""
     yield
-    if before is None:
+    if THREADS is None:
         os.environ.pop("NUMBAOPS_NUM_THREADS", None)
     else:
-        os.environ["NUMBAOPS_NUM_THREADS"] = before
+        os.environ["NUMBAOPS_NUM_THREADS"] = THREADS
