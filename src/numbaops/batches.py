@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numbaops.dtypes import BY_CODE, ElementType, of_dtype
 from numbaops.engine.load import opened
 from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError, NumbaopsError
 from numbaops.reference import ReferenceEvaluator
+from numbaops.rewrite.files import data_files
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -57,8 +59,8 @@ class Model:
             return cls(uuid.uuid4().hex, model), model.proto_
         if isinstance(model, (str, os.PathLike)):
             path = os.path.abspath(os.fsdecode(model))
-            proto, stat = opened(path).proto, os.stat(path)
-            return cls(f"{path} {stat.st_mtime_ns} {stat.st_size}", path), proto
+            proto = opened(path).proto
+            return cls(" ".join([path, *_states(path, proto)]), path), proto
         if isinstance(model, (bytes, bytearray, memoryview, onnx.ModelProto)):
             content = model.SerializeToString() if isinstance(model, onnx.ModelProto) else bytes(model)
             return cls(sha256(content).hexdigest(), content), opened(content).proto
@@ -74,6 +76,17 @@ class Model:
             while len(_evaluators) > MOST_EVALUATORS:
                 del _evaluators[next(iter(_evaluators))]
             return found
+
+
+def _states(path: str, proto: onnx.ModelProto) -> Iterable[str]:
+    """What tells of each file of a model, also of those beside it, that it was written again."""
+    for file in (Path(path), *data_files(proto, Path(path).parent)):
+        try:
+            stat = os.stat(file)
+        except (OSError, ValueError):  # the second for a NUL; to load the model says what is wrong
+            yield "none"
+        else:
+            yield f"{stat.st_mtime_ns}.{stat.st_ctime_ns}.{stat.st_size}"
 
 
 @dataclass(frozen=True)
