@@ -451,7 +451,12 @@ SIZES = {
     "wrong chunks": (
         FIXED,
         {"x": chunked(3, 3, 2)},
-        r"batches of 3, 2 rows along axis 0.*exactly 4; possible: 4 in each, e\.g\. by rechunk\(\{0: 4\}\)",
+        r"batches of 3, 2 rows along axis 0.*exactly 4; possible: 4 in each, e\.g\. by batch_size=4, or for Dask rechunk\(\{0: 4\}\)",
+    ),
+    "no rows in the model": (
+        model("(float[0, 2] x) => (float[0, 2] y) { y = Relu(x) }"),
+        {"x": np.zeros((4, 2), np.float32)},
+        r"the model takes exactly 0; no batches can be made for it$",
     ),
     "wrong total": (FIXED, {"x": chunked(4, 4, 2)}, r"exactly 4; possible: 4 in each, of 8 or 12 rows in all, not 10"),
     "too few rows": (FIXED, {"x": chunked(3)}, r"possible: 4 in each, of 4 rows in all, not 3"),
@@ -459,9 +464,24 @@ SIZES = {
     "two inputs": (
         TWO,
         {"x": chunked(4, 4), "w": chunked(2, 6)},
-        r"'x' and 'w' come in batches of 4 and 2, 6 rows.*the same sizes for both",
+        r"'x' and 'w' come in batches of 4 and 2, 6 rows along axis 0; possible: the same for both",
     ),
-    "two inputs, one of NumPy": (TWO, {"x": chunked(4, 4), "w": np.zeros((7, 3), np.float32)}, r"4 and 7 rows along axis 0"),
+    "two inputs, the same sizes elsewhere": (
+        TWO,
+        {"x": chunked(4, 4, 2, 4), "w": chunked(4, 4, 4, 2)},
+        r"have 2 and 4 rows in batch 2 along",
+    ),
+    "two inputs, fewer batches": (
+        TWO,
+        {"x": chunked(1, 2, 3, 4, 5, 6, 1), "w": chunked(1, 2, 3, 4, 5, 7)},
+        r"have 6 and 7 rows in batch 5",
+    ),
+    "two inputs, one of NumPy": (TWO, {"x": chunked(4, 4), "w": np.zeros((7, 3), np.float32)}, r"have 8 and 7 rows along axis 0"),
+    "two inputs of NumPy": (
+        TWO,
+        {"x": np.zeros((11, 3), np.float32), "w": np.zeros((4, 3), np.float32)},
+        r"have 11 and 4 rows along axis 0",
+    ),
     "columns in chunks": (TWO, {"x": da.zeros((4, 3), chunks=(2, 1)), "w": X}, r"rechunk\(\{1: -1\}\)"),
     "no rows": (LAYER, {"x": X[:0]}, r"the shape \(0, 3\); allowed: a known number of rows"),
     "no such axis": (LAYER, {"x": np.array(1.0, np.float32)}, r"the shape \(\), and no axis 0; .*shared="),
@@ -516,6 +536,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "both in inputs and in shared",
     ),
     "output": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, outputs=["w"]), InvalidValueError, "no output 'w'"),
+    "a string for outputs": (
+        functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, outputs="y"),
+        InvalidTypeError,
+        "outputs is 'y'; allowed: a list of names",
+    ),
+    "an array for shared": (functools.partial(numbaops.dask.map_model, TWO, {"x": X}, shared=X), InvalidTypeError, "shared is a ndarray"),
     "output without rows": (functools.partial(numbaops.dask.map_model, SUM, {"x": X}), InvalidValueError, "'y' has rank 0, and no axis 0"),
     "axis": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, -1), InvalidValueError, "batch_axis is -1"),
     "batch size": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, batch_size=0), InvalidValueError, "batch_size is 0"),
@@ -549,6 +575,8 @@ def test_large_arrays_of_numpy(client: distributed.Client) -> None:
 
 def test_outputs_can_be_chosen() -> None:
     assert list(numbaops.dask.map_model(SUM, {"x": X}, outputs=["z"])) == ["z"]
+    twice = numbaops.dask.map_model(LAYER, {"x": X}, outputs=["total", "y", "y"])
+    assert list(twice) == ["total", "y"] and twice["y"].shape == X.shape
 
 
 def test_no_scheduler_there() -> None:

@@ -171,6 +171,28 @@ def fixed_size(declared: onnx.ValueInfoProto | None, axis: int) -> int | None:
     return size if isinstance(size, int) else None
 
 
+def distinct_names(names: Any, what: str) -> list[str]:
+    """Names that a caller gives, each once.
+
+    Raises:
+        InvalidTypeError: no list of names; a string is one of letters.
+    """
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise InvalidTypeError(f"{what} is {names!r}; allowed: a list of names", attribute=what)
+    return list(dict.fromkeys(names))
+
+
+def named_arrays(given: Any, what: str) -> dict[str, Any]:
+    """Inputs by name that a caller gives, or None for none.
+
+    Raises:
+        InvalidTypeError: no dictionary.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidTypeError(f"{what} is a {type(given).__name__}; allowed: a dictionary of arrays by input name", attribute=what)
+    return dict(given or {})
+
+
 def default_rows(arrays: Iterable[Array], axis: int) -> int:
     """Rows of a batch, where neither the model nor the caller says it."""
     rows = []
@@ -197,18 +219,29 @@ def check_sizes(sizes: Mapping[str, Sequence[int]], fixed: Mapping[str, int | No
         if size is None or all(chunk == size for chunk in chunks):
             continue
         text = f"input {name!r} comes in batches of {_sizes(chunks)} rows along axis {axis}, but the model takes exactly {size}; "
-        if size and total % size == 0:
-            raise InvalidValueError(f"{text}possible: {size} in each, e.g. by rechunk({{{axis}: {size}}})")
-        below = total - total % size if size else 0
+        if not size:
+            raise InvalidValueError(f"{text}no batches can be made for it")
+        if total and total % size == 0:
+            raise InvalidValueError(f"{text}possible: {size} in each, e.g. by batch_size={size}, or for Dask rechunk({{{axis}: {size}}})")
+        below = total - total % size
         totals = " or ".join(str(number) for number in (below, below + size) if number)
         raise InvalidValueError(f"{text}possible: {size} in each, of {totals} rows in all, not {total}")
     first, *others = sizes
     for name in others:
         if tuple(sizes[name]) != tuple(sizes[first]):
             raise InvalidValueError(
-                f"inputs {first!r} and {name!r} come in batches of {_sizes(sizes[first])} and {_sizes(sizes[name])} rows along "
-                f"axis {axis}; possible: the same sizes for both; what is the same for every batch goes into shared="
+                f"inputs {first!r} and {name!r} {_difference(sizes[first], sizes[name])} along axis {axis}; possible: the same for both; "
+                "what is the same for every batch goes into shared="
             )
+
+
+def _difference(one: Sequence[int], other: Sequence[int]) -> str:
+    if sum(one) != sum(other):
+        return f"have {sum(one)} and {sum(other)} rows"
+    if _sizes(one) != _sizes(other):
+        return f"come in batches of {_sizes(one)} and {_sizes(other)} rows"
+    number = next(number for number, (rows, others) in enumerate(zip(one, other, strict=False)) if rows != others)
+    return f"have {one[number]} and {other[number]} rows in batch {number}"
 
 
 def _sizes(chunks: Sequence[int]) -> str:
@@ -226,10 +259,11 @@ def outputs_of(proto: onnx.ModelProto, names: Sequence[str] | None, axis: int) -
         axis: the batch axis, which each must have.
 
     Raises:
+        InvalidTypeError: ``names`` is no list of names.
         InvalidValueError: there is no such output, it is no tensor, or has no batch axis.
     """
     declared = {value.name: value for value in proto.graph.output}
-    wanted = list(declared if names is None else names)
+    wanted = list(declared) if names is None else distinct_names(names, "outputs")
     if any(name in declared and dims_of(declared[name].type) is None for name in wanted):
         declared = {value.name: value for value in _inferred(proto).graph.output}
     found = []

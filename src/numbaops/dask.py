@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import numbaops
-from numbaops.batches import Batch, Model, check_sizes, declared_inputs, default_rows, dims_of, fixed_size, outputs_of
+from numbaops.batches import Batch, Model, check_sizes, declared_inputs, default_rows, dims_of, fixed_size, named_arrays, outputs_of
 from numbaops.convert import array_nbytes
 from numbaops.dtypes import element_type, of_dtype
 from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError
@@ -195,8 +195,9 @@ def map_model(
     if not isinstance(inputs, Mapping) or not inputs:
         raise InvalidTypeError("inputs must be a dictionary of arrays by input name, with at least one", attribute="inputs")
     source, proto = Model.of(model)
-    declared, whole = declared_inputs(proto), copy.deepcopy(dict(shared or {}))  # as Dask copies arrays: they may change before it runs
+    declared, whole = declared_inputs(proto), named_arrays(shared, "shared")
     _check_names(declared, {value.name for value in proto.graph.input}, inputs, whole)
+    whole = copy.deepcopy(whole)  # as Dask does with arrays, which may change before it runs
     axis = _checked_axis(inputs, batch_axis)
     fixed = {name: fixed_size(declared.get(name), axis) for name in inputs}
     arrays = _chunked(inputs, fixed, axis, batch_size)
