@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from onnx import helper
 
 pytest.importorskip("cyclopts")
 
-from command_line import TERMINAL_VARIABLES, Command, Result, one_line_error, save_model, value_info
+from command_line import TERMINAL_VARIABLES, Command, Result, environment, one_line_error, save_model, value_info
 from numbaops import ReferenceEvaluator, from_array
 from numbaops.cli import main
 
@@ -146,3 +149,39 @@ def test_bad_input(command: Command, model: Path, tmp_path: Path) -> None:
     assert "min" in one_line_error(command("compact", model, tmp_path / "o.onnx", "--min-bytes", "-1"))
     onnx.save(helper.make_model(helper.make_graph([], "empty", [], [])), tmp_path / "empty.onnx")
     assert "nothing written" in command("compact", tmp_path / "empty.onnx", "--dry-run").out
+
+
+SAVING = """
+import signal, sys, time
+import numbaops.rewrite.files as files
+from numbaops.cli import main
+
+def waiting(written):
+    print("written", flush=True)
+    time.sleep(60)
+
+name = sys.argv.pop(1)
+signal.signal(getattr(signal, name), signal.SIG_DFL)  # nohup, and some runners, have it ignored
+files._put = waiting
+sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_nothing_is_left_by_a_signal_while_saving(name: str, tmp_path: Path) -> None:
+    weight = from_array(np.arange(2, dtype=np.float32), "w")
+    path, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
+    save_model(path, [helper.make_node("Add", ["x", "w"], ["y"])], [value_info("x")], [value_info("y")], [weight])
+    onnx.save(onnx.load(path), path, save_as_external_data=True, size_threshold=0, location="weights")
+    before = sorted(tmp_path.iterdir())
+    arguments = [sys.executable, "-c", SAVING, name, "compact", str(path), str(out)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "written\n", process.stderr.read()
+        assert len(list(tmp_path.iterdir())) > len(before)
+        process.send_signal(getattr(signal, name))
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + getattr(signal, name)
+    assert errors == f"numbaops: error: ended by {name}\n"
+    assert sorted(tmp_path.iterdir()) == before

@@ -143,10 +143,17 @@ def test_ranks_from_0_on() -> None:
         assert same(numbaops.dask.compute(numbaops.dask.constant_of_shape(shape, 7), scheduler="synchronous"), np.full(shape, 7))
 
 
+UNKNOWN = da.ones((3, 3), chunks=2)[da.ones(3, chunks=2) > 0]
 ARRAY_ERRORS = {
     "value of two elements": (lambda: numbaops.dask.constant_of_shape((2,), np.ones(2)), InvalidValueError, "value"),
     "type of EyeLike": (lambda: numbaops.dask.eye_like((2, 2), "float8e5m2"), InvalidTypeError, "EyeLike"),
     "rank of EyeLike": (lambda: numbaops.dask.eye_like((2, 2, 2)), InvalidValueError, "rank"),
+    "shape of a float": (lambda: numbaops.dask.constant_of_shape((2.5,)), InvalidTypeError, "shape is 2.5; allowed: an integer"),
+    "no shape": (lambda: numbaops.dask.constant_of_shape(5), InvalidTypeError, "shape is 5; allowed: .* list of integers"),
+    "negative size": (lambda: numbaops.dask.constant_of_shape((2, -1)), InvalidValueError, "must not be negative"),
+    "negative size of EyeLike": (lambda: numbaops.dask.eye_like((2, -1)), InvalidValueError, "must not be negative"),
+    "unknown shape": (lambda: numbaops.dask.constant_of_shape(UNKNOWN.shape), InvalidValueError, r"\(nan, 3\); .*compute_chunk_sizes"),
+    "unknown shape of EyeLike": (lambda: numbaops.dask.eye_like(UNKNOWN), InvalidValueError, r"\(nan, 3\); .*compute_chunk_sizes"),
     "type of Cast": (lambda: numbaops.dask.cast(da.zeros(2, dtype=complex), "float"), InvalidTypeError, "complex"),
 }
 
@@ -231,6 +238,93 @@ def test_lazy_arrays_go_on() -> None:
     assert numbaops.dask.compute(lazy["y"].sum() + lazy["total"].mean(), scheduler="threads") == pytest.approx(
         np.maximum(X, 0).sum() + X.sum(1).mean(), 1e-5
     )
+
+
+SCALED = model("""
+    (float[N, 3] x, float[N, 3] p, float[3] w) => (float[N, 3] y, float[N, 3] z) { s = Mul(x, w)  y = Sub(s, p)  z = Add(s, p) }
+""")
+FIRST, SECOND = (da.from_array(X[rows], chunks=(2, 3)) for rows in (slice(0, 4), slice(4, 8)))
+
+
+def scaled(x: Any = FIRST, p: Any = SECOND, w: Any = X[8], **options: Any) -> da.Array:
+    inputs = {"x": x, "p": p} if options.pop("in_order", True) else {"p": p, "x": x}
+    return next(iter(numbaops.dask.map_model(SCALED, inputs, shared={"w": w}, **options).values()))
+
+
+OTHERS: dict[str, Callable[[], tuple[da.Array, np.ndarray]]] = {
+    "shared": lambda: (scaled(w=X[9]), X[:4] * X[9] - X[4:8]),
+    "outputs": lambda: (scaled(outputs=["z"]), X[:4] * X[8] + X[4:8]),
+    "order of outputs": lambda: (scaled(outputs=["z", "y"]), X[:4] * X[8] + X[4:8]),
+    "names": lambda: (scaled(SECOND, FIRST), X[4:8] * X[8] - X[:4]),
+    "names in another order": lambda: (scaled(SECOND, FIRST, in_order=False), X[4:8] * X[8] - X[:4]),
+    "chunks": lambda: (scaled(FIRST.rechunk((3, 3)), SECOND.rechunk((3, 3))), X[:4] * X[8] - X[4:8]),
+    "what is shared": lambda: (
+        numbaops.dask.map_model(SCALED, {"x": FIRST}, shared={"p": X[4:6], "w": X[8]})["y"],
+        X[:4] * X[8] - X[[4, 5, 4, 5]],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_gives_other_values_is_another_task(case: str) -> None:
+    other, expected = OTHERS[case]()
+    both = numbaops.dask.compute({"first": scaled(), "other": other}, scheduler="synchronous")
+    assert np.allclose(both["first"], X[:4] * X[8] - X[4:8]) and np.allclose(both["other"], expected)
+    difference = (other - scaled()).compute(scheduler="synchronous")
+    assert np.allclose(difference, expected - (X[:4] * X[8] - X[4:8]), atol=1e-6)
+
+
+def batch_keys(array: da.Array) -> set[str]:
+    return {key for key in array.__dask_graph__() if str(key).startswith("numbaops-batch")}
+
+
+def test_the_same_is_the_same_task() -> None:
+    assert len(batch_keys(scaled())) == 2 and batch_keys(scaled()) == batch_keys(scaled())
+
+
+def test_batches_along_another_axis_are_other_tasks() -> None:
+    square = model("(float[N, M] x) => (float[N, M] y) { y = Softmax(x) }")
+    first, other = (batch_keys(numbaops.dask.map_model(square, {"x": da.from_array(X[:3])}, axis)["y"]) for axis in (0, 1))
+    assert first and other and not first & other
+
+
+def test_what_is_shared_may_change_later() -> None:
+    w = X[8].copy()
+    first = scaled(w=w)
+    w[:] = 0
+    assert np.allclose((scaled(w=w) - first).compute(scheduler="synchronous"), -X[:4] * X[8], atol=1e-6)
+
+
+def weighted(folder: Path) -> Path:
+    """A file of a model whose weights 1, 2 and 3 are in a file beside it."""
+    proto = model("(float[N, 3] x) => (float[N, 3] y) { y = Mul(x, w) }")
+    proto.graph.initializer.append(numbaops.from_array(np.float32([1, 2, 3]), "w"))
+    onnx.save(proto, folder / "layer.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    return folder / "layer.onnx"
+
+
+@pytest.mark.parametrize("how", ["in place", "replaced", "as old as before"])
+def test_external_data_that_are_written_again(how: str, tmp_path: Path) -> None:
+    path, data = weighted(tmp_path), tmp_path / "weights"
+    first = numbaops.dask.map_model(path, {"x": X})["y"]
+    assert np.allclose(numbaops.dask.compute(first, scheduler="synchronous"), X * np.float32([1, 2, 3]))
+    times = data.stat()
+    new = tmp_path / "new" if how == "replaced" else data
+    new.write_bytes(np.float32([7, 8, 9]).tobytes())
+    new.replace(data)
+    if how == "as old as before":
+        os.utime(data, ns=(times.st_atime_ns, times.st_mtime_ns))
+    second = numbaops.dask.map_model(path, {"x": X})["y"]
+    assert first.name != second.name
+    assert np.allclose(numbaops.dask.compute(second, scheduler="synchronous"), X * np.float32([7, 8, 9]))
+
+
+def test_external_data_that_are_missing(tmp_path: Path) -> None:
+    path = weighted(tmp_path)
+    (tmp_path / "weights").unlink()
+    lazy = numbaops.dask.map_model(path, {"x": X})
+    with pytest.raises(InvalidValueError, match=r"batch \d .*weights"):
+        numbaops.dask.compute(lazy, scheduler="synchronous")
 
 
 def test_each_batch_runs_once_and_models_are_loaded_once(client: distributed.Client) -> None:
@@ -357,7 +451,12 @@ SIZES = {
     "wrong chunks": (
         FIXED,
         {"x": chunked(3, 3, 2)},
-        r"batches of 3, 2 rows along axis 0.*exactly 4; possible: 4 in each, e\.g\. by rechunk\(\{0: 4\}\)",
+        r"batches of 3, 2 rows along axis 0.*exactly 4; possible: 4 in each, e\.g\. by batch_size=4, or for Dask rechunk\(\{0: 4\}\)",
+    ),
+    "no rows in the model": (
+        model("(float[0, 2] x) => (float[0, 2] y) { y = Relu(x) }"),
+        {"x": np.zeros((4, 2), np.float32)},
+        r"the model takes exactly 0; no batches can be made for it$",
     ),
     "wrong total": (FIXED, {"x": chunked(4, 4, 2)}, r"exactly 4; possible: 4 in each, of 8 or 12 rows in all, not 10"),
     "too few rows": (FIXED, {"x": chunked(3)}, r"possible: 4 in each, of 4 rows in all, not 3"),
@@ -365,9 +464,24 @@ SIZES = {
     "two inputs": (
         TWO,
         {"x": chunked(4, 4), "w": chunked(2, 6)},
-        r"'x' and 'w' come in batches of 4 and 2, 6 rows.*the same sizes for both",
+        r"'x' and 'w' come in batches of 4 and 2, 6 rows along axis 0; possible: the same for both",
     ),
-    "two inputs, one of NumPy": (TWO, {"x": chunked(4, 4), "w": np.zeros((7, 3), np.float32)}, r"4 and 7 rows along axis 0"),
+    "two inputs, the same sizes elsewhere": (
+        TWO,
+        {"x": chunked(4, 4, 2, 4), "w": chunked(4, 4, 4, 2)},
+        r"have 2 and 4 rows in batch 2 along",
+    ),
+    "two inputs, fewer batches": (
+        TWO,
+        {"x": chunked(1, 2, 3, 4, 5, 6, 1), "w": chunked(1, 2, 3, 4, 5, 7)},
+        r"have 6 and 7 rows in batch 5",
+    ),
+    "two inputs, one of NumPy": (TWO, {"x": chunked(4, 4), "w": np.zeros((7, 3), np.float32)}, r"have 8 and 7 rows along axis 0"),
+    "two inputs of NumPy": (
+        TWO,
+        {"x": np.zeros((11, 3), np.float32), "w": np.zeros((4, 3), np.float32)},
+        r"have 11 and 4 rows along axis 0",
+    ),
     "columns in chunks": (TWO, {"x": da.zeros((4, 3), chunks=(2, 1)), "w": X}, r"rechunk\(\{1: -1\}\)"),
     "no rows": (LAYER, {"x": X[:0]}, r"the shape \(0, 3\); allowed: a known number of rows"),
     "no such axis": (LAYER, {"x": np.array(1.0, np.float32)}, r"the shape \(\), and no axis 0; .*shared="),
@@ -422,6 +536,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "both in inputs and in shared",
     ),
     "output": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, outputs=["w"]), InvalidValueError, "no output 'w'"),
+    "a string for outputs": (
+        functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, outputs="y"),
+        InvalidTypeError,
+        "outputs is 'y'; allowed: a list of names",
+    ),
+    "an array for shared": (functools.partial(numbaops.dask.map_model, TWO, {"x": X}, shared=X), InvalidTypeError, "shared is a ndarray"),
     "output without rows": (functools.partial(numbaops.dask.map_model, SUM, {"x": X}), InvalidValueError, "'y' has rank 0, and no axis 0"),
     "axis": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, -1), InvalidValueError, "batch_axis is -1"),
     "batch size": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, batch_size=0), InvalidValueError, "batch_size is 0"),
@@ -455,6 +575,8 @@ def test_large_arrays_of_numpy(client: distributed.Client) -> None:
 
 def test_outputs_can_be_chosen() -> None:
     assert list(numbaops.dask.map_model(SUM, {"x": X}, outputs=["z"])) == ["z"]
+    twice = numbaops.dask.map_model(LAYER, {"x": X}, outputs=["total", "y", "y"])
+    assert list(twice) == ["total", "y"] and twice["y"].shape == X.shape
 
 
 def test_no_scheduler_there() -> None:

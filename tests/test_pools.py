@@ -14,7 +14,7 @@ import onnx.parser
 import pytest
 
 import numbaops.ray
-from numbaops.errors import InvalidValueError
+from numbaops.errors import InvalidTypeError, InvalidValueError
 from processes import run_python
 
 MODEL = onnx.parser.parse_model("""
@@ -120,9 +120,31 @@ FIXED = onnx.parser.parse_model("""
 REFUSED = {
     "column": (MODEL, {}, {"w": X}, "no column 'x'; its columns: 'w'"),
     "kept column": (MODEL, {"keep": ["key"]}, {"x": X}, "no column 'key'"),
+    "kept column that is shared": (MODEL, {"keep": ["x"], "shared": {"x": X}}, {"key": X}, "no column 'x'; its columns: 'key'"),
+    "no rows": (FIXED, {}, {"x": X[:0]}, "exactly 4; possible: 4 in each, of 4 rows in all, not 0"),
     "size": (FIXED, {}, {"x": X}, "exactly 4; possible: 4 in each, of 8 or 12 rows in all"),
     "output": (MODEL, {"outputs": ["z"]}, {"x": X}, "no output 'z'; its outputs: 'y', 'low'"),
 }
+
+
+NAMES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "kept column of an output's name": ({"keep": ["key", "y"]}, InvalidValueError, "keep has 'y', which is an output of the model too"),
+    "a string for keep": ({"keep": "key"}, InvalidTypeError, "keep is 'key'; allowed: a list of names"),
+    "a string for outputs": ({"outputs": "y"}, InvalidTypeError, "outputs is 'y'; allowed: a list of names"),
+    "an array for shared": ({"shared": X}, InvalidTypeError, "shared is a ndarray; allowed: a dictionary"),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_predictor_refuses_names_at_once(case: str) -> None:
+    options, error, text = NAMES[case]
+    with pytest.raises(error, match=text):
+        numbaops.ray.Predictor(MODEL, **options)
+
+
+def test_predictor_keeps_a_column_of_the_name_of_an_output_that_is_not_wanted() -> None:
+    result = numbaops.ray.Predictor(MODEL, outputs=["low"], keep=["y", "x", "y"])({"x": X, "y": np.arange(10)})
+    assert list(result) == ["y", "x", "low"] and result["y"].tolist() == list(range(10)) and result["x"] is X
 
 
 @pytest.mark.parametrize("case", REFUSED)

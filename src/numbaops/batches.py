@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numbaops.dtypes import BY_CODE, ElementType, of_dtype
 from numbaops.engine.load import opened
 from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError, NumbaopsError
 from numbaops.reference import ReferenceEvaluator
+from numbaops.rewrite.files import data_files
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -57,8 +59,8 @@ class Model:
             return cls(uuid.uuid4().hex, model), model.proto_
         if isinstance(model, (str, os.PathLike)):
             path = os.path.abspath(os.fsdecode(model))
-            proto, stat = opened(path).proto, os.stat(path)
-            return cls(f"{path} {stat.st_mtime_ns} {stat.st_size}", path), proto
+            proto = opened(path).proto
+            return cls(" ".join([path, *_states(path, proto)]), path), proto
         if isinstance(model, (bytes, bytearray, memoryview, onnx.ModelProto)):
             content = model.SerializeToString() if isinstance(model, onnx.ModelProto) else bytes(model)
             return cls(sha256(content).hexdigest(), content), opened(content).proto
@@ -74,6 +76,17 @@ class Model:
             while len(_evaluators) > MOST_EVALUATORS:
                 del _evaluators[next(iter(_evaluators))]
             return found
+
+
+def _states(path: str, proto: onnx.ModelProto) -> Iterable[str]:
+    """What tells of each file of a model, also of those beside it, that it was written again."""
+    for file in (Path(path), *data_files(proto, Path(path).parent)):
+        try:
+            stat = os.stat(file)
+        except (OSError, ValueError):  # the second for a NUL; to load the model says what is wrong
+            yield "none"
+        else:
+            yield f"{stat.st_mtime_ns}.{stat.st_ctime_ns}.{stat.st_size}"
 
 
 @dataclass(frozen=True)
@@ -158,6 +171,28 @@ def fixed_size(declared: onnx.ValueInfoProto | None, axis: int) -> int | None:
     return size if isinstance(size, int) else None
 
 
+def distinct_names(names: Any, what: str) -> list[str]:
+    """Names that a caller gives, each once.
+
+    Raises:
+        InvalidTypeError: no list of names; a string is one of letters.
+    """
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise InvalidTypeError(f"{what} is {names!r}; allowed: a list of names", attribute=what)
+    return list(dict.fromkeys(names))
+
+
+def named_arrays(given: Any, what: str) -> dict[str, Any]:
+    """Inputs by name that a caller gives, or None for none.
+
+    Raises:
+        InvalidTypeError: no dictionary.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidTypeError(f"{what} is a {type(given).__name__}; allowed: a dictionary of arrays by input name", attribute=what)
+    return dict(given or {})
+
+
 def default_rows(arrays: Iterable[Array], axis: int) -> int:
     """Rows of a batch, where neither the model nor the caller says it."""
     rows = []
@@ -184,18 +219,29 @@ def check_sizes(sizes: Mapping[str, Sequence[int]], fixed: Mapping[str, int | No
         if size is None or all(chunk == size for chunk in chunks):
             continue
         text = f"input {name!r} comes in batches of {_sizes(chunks)} rows along axis {axis}, but the model takes exactly {size}; "
-        if size and total % size == 0:
-            raise InvalidValueError(f"{text}possible: {size} in each, e.g. by rechunk({{{axis}: {size}}})")
-        below = total - total % size if size else 0
+        if not size:
+            raise InvalidValueError(f"{text}no batches can be made for it")
+        if total and total % size == 0:
+            raise InvalidValueError(f"{text}possible: {size} in each, e.g. by batch_size={size}, or for Dask rechunk({{{axis}: {size}}})")
+        below = total - total % size
         totals = " or ".join(str(number) for number in (below, below + size) if number)
         raise InvalidValueError(f"{text}possible: {size} in each, of {totals} rows in all, not {total}")
     first, *others = sizes
     for name in others:
         if tuple(sizes[name]) != tuple(sizes[first]):
             raise InvalidValueError(
-                f"inputs {first!r} and {name!r} come in batches of {_sizes(sizes[first])} and {_sizes(sizes[name])} rows along "
-                f"axis {axis}; possible: the same sizes for both; what is the same for every batch goes into shared="
+                f"inputs {first!r} and {name!r} {_difference(sizes[first], sizes[name])} along axis {axis}; possible: the same for both; "
+                "what is the same for every batch goes into shared="
             )
+
+
+def _difference(one: Sequence[int], other: Sequence[int]) -> str:
+    if sum(one) != sum(other):
+        return f"have {sum(one)} and {sum(other)} rows"
+    if _sizes(one) != _sizes(other):
+        return f"come in batches of {_sizes(one)} and {_sizes(other)} rows"
+    number = next(number for number, (rows, others) in enumerate(zip(one, other, strict=False)) if rows != others)
+    return f"have {one[number]} and {other[number]} rows in batch {number}"
 
 
 def _sizes(chunks: Sequence[int]) -> str:
@@ -213,10 +259,11 @@ def outputs_of(proto: onnx.ModelProto, names: Sequence[str] | None, axis: int) -
         axis: the batch axis, which each must have.
 
     Raises:
+        InvalidTypeError: ``names`` is no list of names.
         InvalidValueError: there is no such output, it is no tensor, or has no batch axis.
     """
     declared = {value.name: value for value in proto.graph.output}
-    wanted = list(declared if names is None else names)
+    wanted = list(declared) if names is None else distinct_names(names, "outputs")
     if any(name in declared and dims_of(declared[name].type) is None for name in wanted):
         declared = {value.name: value for value in _inferred(proto).graph.output}
     found = []

@@ -7,6 +7,7 @@ worker needs numbaops, and no code of the caller.
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 import pickle
@@ -19,9 +20,11 @@ from typing import Any
 import numpy as np
 
 import numbaops
-from numbaops.batches import Batch, Model, check_sizes, declared_inputs, default_rows, dims_of, fixed_size, outputs_of
+from numbaops.batches import Batch, Model, check_sizes, declared_inputs, default_rows, dims_of, fixed_size, named_arrays, outputs_of
+from numbaops.convert import array_nbytes
 from numbaops.dtypes import element_type, of_dtype
 from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError
+from numbaops.ops.base import as_integer
 
 try:
     import dask
@@ -72,7 +75,7 @@ def constant_of_shape(shape: Any, value: Any = None, chunks: Any = "auto", *, op
     Raises:
         NumbaopsError: what :func:`numbaops.constant_of_shape` raises for ``value`` and ``shape``, at once.
     """
-    sizes = tuple(int(size) for size in shape)
+    sizes = _sizes(shape, "shape")
     one: Any = numbaops.constant_of_shape((1,), value, opset=opset)
     empty = one[:0].reshape((0,) * len(sizes)) if sizes else one.reshape(())
     return _generated(_constant_block, sizes, chunks, empty, value=one, opset=opset)
@@ -94,7 +97,7 @@ def eye_like(x: Any, dtype: Any = None, k: int = 0, chunks: Any = None, *, opset
     if chunks is None:
         chunks = x.chunks if isinstance(x, da.Array) else "auto"
     is_array = isinstance(x, (da.Array, np.ndarray))
-    sizes = tuple(int(size) for size in (x.shape if is_array else x))
+    sizes = _sizes(x.shape if is_array else x, "x")
     like = np.empty((0,) * len(sizes), x.dtype) if is_array else (0,) * len(sizes)
     empty = numbaops.eye_like(like, dtype, k, opset=opset)
     return _generated(_eye_block, sizes, chunks, empty, element=of_dtype(empty.dtype).name, k=k, opset=opset)
@@ -117,6 +120,20 @@ def cast(x: Any, to: Any, *, saturate: bool = True, round_mode: str = "up") -> d
     empty: Any = numbaops.cast(np.empty((0,) * array.ndim, array.dtype), **options)
     result: da.Array = da.map_blocks(_cast_block, array, **options, dtype=empty.dtype, meta=empty)
     return result
+
+
+def _sizes(shape: Any, what: str) -> tuple[int, ...]:
+    """A shape of integers from 0 on; ``what`` begins the message of an error."""
+    if isinstance(shape, np.ndarray) and shape.ndim == 1 and shape.dtype.kind in "iu":
+        shape = shape.tolist()
+    if not isinstance(shape, (tuple, list)):
+        raise InvalidTypeError(f"{what} is {shape!r}; allowed: an array, or a tuple or list of integers", attribute=what)
+    if any(isinstance(size, float) and size != size for size in shape):  # what Dask does not know
+        text = f"{what} has the shape {tuple(shape)}; allowed: known sizes, which compute_chunk_sizes() of an array of Dask finds out"
+        raise InvalidValueError(text, attribute=what)
+    sizes = tuple(as_integer(size, what) for size in shape)
+    array_nbytes(sizes, 1, what)
+    return sizes
 
 
 def _generated(block: Callable[..., Any], shape: tuple[int, ...], chunks: Any, empty: np.ndarray[Any, Any], **options: Any) -> da.Array:
@@ -178,8 +195,9 @@ def map_model(
     if not isinstance(inputs, Mapping) or not inputs:
         raise InvalidTypeError("inputs must be a dictionary of arrays by input name, with at least one", attribute="inputs")
     source, proto = Model.of(model)
-    declared, whole = declared_inputs(proto), dict(shared or {})
+    declared, whole = declared_inputs(proto), named_arrays(shared, "shared")
     _check_names(declared, {value.name for value in proto.graph.input}, inputs, whole)
+    whole = copy.deepcopy(whole)  # as Dask does with arrays, which may change before it runs
     axis = _checked_axis(inputs, batch_axis)
     fixed = {name: fixed_size(declared.get(name), axis) for name in inputs}
     arrays = _chunked(inputs, fixed, axis, batch_size)
@@ -190,7 +208,10 @@ def map_model(
     constants = delayed(whole, traverse=False) if whole else {}
     blocks = {name: array.to_delayed().reshape(-1) for name, array in arrays.items()}
     parts: dict[str, list[da.Array]] = {output.name: [] for output in wanted}
-    run, token, stop = delayed(_run, pure=False, nout=len(wanted)), dask.base.tokenize(source.key, *arrays.values()), 0
+    chunks = [(name, array, array.chunks, array.dtype) for name, array in arrays.items()]
+    # whatever a batch's values depend on: tasks of one key are one task
+    token = dask.base.tokenize(source.key, axis, chunks, whole, [output.name for output in wanted])
+    run, stop = delayed(_run, pure=False, nout=len(wanted)), 0
     for number, rows in enumerate(next(iter(arrays.values())).chunks[axis]):
         start, stop = stop, stop + rows
         symbols = _symbols(declared, arrays, whole, axis, rows)

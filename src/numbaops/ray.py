@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from numbaops.batches import Model, check_sizes, declared_inputs, fixed_size
+from numbaops.batches import Model, check_sizes, declared_inputs, distinct_names, fixed_size, named_arrays
 from numbaops.errors import InvalidValueError
 
 __all__ = ["Predictor"]
@@ -27,6 +27,7 @@ class Predictor:
         shared: inputs by name that each batch gets whole.
 
     Raises:
+        InvalidValueError: a column of ``keep`` has the name of an output.
         NumbaopsError: there is no such model, or it has no such output.
     """
 
@@ -34,15 +35,19 @@ class Predictor:
         self, model: Any, *, outputs: Sequence[str] | None = None, keep: Sequence[str] = (), shared: Mapping[str, Any] | None = None
     ) -> None:
         source, proto = Model.of(model)
-        self._shared = dict(shared or {})
+        self._shared = named_arrays(shared, "shared")
         self._declared = declared_inputs(proto)
         self._inputs = [value.name for value in proto.graph.input if value.name not in self._shared]
         having = [value.name for value in proto.graph.output]
-        self._outputs = list(having if outputs is None else outputs)
+        self._outputs = having if outputs is None else distinct_names(outputs, "outputs")
         for name in self._outputs:
             if name not in having:
                 raise InvalidValueError(f"the model has no output {name!r}; its outputs: {', '.join(map(repr, having))}")
-        self._keep = tuple(keep)
+        self._keep = distinct_names(keep, "keep")
+        for name in self._keep:
+            if name in self._outputs:
+                others = "another name for the column, or other outputs"
+                raise InvalidValueError(f"keep has {name!r}, which is an output of the model too; possible: {others}", attribute="keep")
         self._evaluator = source.evaluator()
 
     def __call__(self, batch: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
@@ -55,8 +60,8 @@ class Predictor:
             InvalidValueError: a column is missing, or the batch has not the size that the model fixes.
             NumbaopsError: what the model raises.
         """
-        for name in (*self._declared, *self._keep):
-            if name not in batch and name not in self._shared:
+        for name in (*(name for name in self._declared if name not in self._shared), *self._keep):
+            if name not in batch:
                 raise InvalidValueError(f"the batch has no column {name!r}; its columns: {', '.join(map(repr, batch))}")
         feeds = {name: batch[name] for name in self._inputs if name in batch}
         fixed = {name: fixed_size(self._declared.get(name), 0) for name in feeds}

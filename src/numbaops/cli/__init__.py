@@ -6,13 +6,16 @@ too. :mod:`numbaops.cli.app` has the commands.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from numbaops.errors import NumbaopsError
@@ -30,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows the program's name; None takes them from ``sys.argv``.
 
     Returns:
-        The exit status: 0, 1 after an error, 130 after Ctrl-C, or a command's own.
+        The exit status: 0, 1 after an error, 130 after Ctrl-C, 128 and its number after another signal, or a command's own.
     """
 
     def command() -> int:
@@ -44,7 +47,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say("error", EXTRA_MISSING)
             return 1
 
-    return _guard(command)
+    with _signals_raised() if arguments is None else contextlib.nullcontext():
+        return _guard(command)
+
+
+class _Ended(BaseException):
+    """A signal that ends the program."""
+
+
+@contextlib.contextmanager
+def _signals_raised() -> Iterator[None]:
+    """What would end the process at once unwinds it, so that temporary files and worker processes go too; a second one does end it."""
+
+    def end(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise _Ended(number)
+
+    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]  # Windows has no SIGHUP
+    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]  # nohup has it ignored
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _guard(command: Callable[[], int]) -> int:
@@ -68,6 +96,10 @@ def _guard(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         _say("error", "interrupted")
         return 130
+    except _Ended as ended:
+        number: int = ended.args[0]
+        _say("error", f"ended by {signal.Signals(number).name}")
+        return 128 + number
     except Exception as error:
         _say("error", describe(error))
         return 1

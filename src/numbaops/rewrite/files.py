@@ -61,7 +61,7 @@ class LoadedModel:
 
     def __post_init__(self) -> None:
         if self.folder is not None and not self.data:
-            object.__setattr__(self, "data", _data_files(self.model, self.folder))
+            object.__setattr__(self, "data", data_files(self.model, self.folder))
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -243,7 +243,8 @@ def _check_not_protected(path: Path) -> None:
         raise InvalidValueError(f"{path}: the file is write-protected, and stays as it is; give another name")
 
 
-def _data_files(model: ModelProto, folder: Path) -> tuple[Path, ...]:
+def data_files(model: ModelProto, folder: Path) -> tuple[Path, ...]:
+    """The files in which a model's external data are."""
     names: dict[Path, None] = {}
     for tensor in filter(uses_external_data, tensors_of_model(model)):
         names.update((folder / entry.value, None) for entry in tensor.external_data if entry.key == "location")
