@@ -94,7 +94,8 @@ class Scope:
         front: nodes to put before all others.
         replaced: nodes to put in the place of those at some index.
         dropped: initializers to leave out.
-        renames: names of values that others take the place of.
+        renames: names of values that others take the place of, or that get other names.
+        outputs_of_nodes: those of them that get other names.
     """
 
     graph: GraphProto | FunctionProto
@@ -109,6 +110,7 @@ class Scope:
     replaced: dict[int, list[NodeProto]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     renames: dict[str, str] = field(default_factory=dict)
+    outputs_of_nodes: dict[str, str] = field(default_factory=dict)
 
     def above(self) -> list[Scope]:
         """Itself and all around it, the outermost first."""
@@ -149,6 +151,8 @@ class Scope:
             for position, name in enumerate(node.input):
                 if name in renames:
                     node.input[position] = renames[name]
+            for position, name in enumerate(node.output):
+                node.output[position] = self.outputs_of_nodes.get(name, name)
         if isinstance(graph, GraphProto):
             # those of the outermost graph keep their names; a body's are known by their places
             for value in (*graph.output, *(graph.input if self.is_branch else ())):
@@ -280,8 +284,27 @@ class Tree:
         plain.ClearField("name")
         return helper.make_node("Constant", [], [tensor.name], value=plain)
 
+    def separate(self) -> None:
+        """Give outputs of a body's nodes other names if values around it have theirs too.
+
+        That is valid only as long as those come later, and ONNX Runtime has an order of its own, which depends on all nodes.
+        """
+        for scope in self.scopes[1:]:
+            around = scope.above()[:-1]
+            noted = {note.tensor_name for note in scope.graph.quantization_annotation} if isinstance(scope.graph, GraphProto) else set()
+            for node in scope.graph.node:
+                for name in filter(None, node.output):
+                    if self.definitions[name] > 1 and name not in scope.renames and name not in noted:
+                        if any(name in each.defined for each in around):
+                            other = self.fresh(name, ())
+                            scope.outputs_of_nodes[name] = other
+                            scope.rename(name, other)
+                            self.define(scope, other)
+
     def finish(self) -> None:
         """Make all changes."""
+        if any(scope.front or scope.replaced or scope.dropped for scope in self.scopes):
+            self.separate()
         renames: dict[Scope | None, dict[str, str]] = {None: {}}
         for scope in self.scopes:
             around = renames[scope.parent]
