@@ -642,8 +642,8 @@ FEEDS = {"x": big(5, 100), "c": np.array(True)}
 @pytest.mark.parametrize("given", ["", ", float[100] a"])
 def test_equal_tensors_one_of_which_a_body_hides(constants: str, given: str) -> None:
     model = shadowing(
-        f"""(float[100] x, bool c) => (float[100] r{given}) {{ n = Constant<value_int=3>()  u = Add(x, a)  v = Add(u, b)
-        r = Loop(n, c, v)<body = l (int64 i, bool cc, float[100] a) => (bool co, float[100] o) {{ co = Identity(cc)  o = Add(a, b) }}> }}""",
+        f"""(float[100] x, bool c) => (float[100] r{given}) {{ n = Constant<value_int=3>()  u = Add(x, a)  v = Add(u, b)  r = Loop(n, c, v)<
+        body = l (int64 i, bool cc, float[100] a) => (bool co, float[100] o) {{ co = Identity(cc)  o = Add(a, b) }}> }}""",
         {"a": big(size=100), "b": big(size=100)},
         constants,
     )
@@ -667,9 +667,9 @@ def test_outputs_of_branches_that_equal_another_constant(condition: bool) -> Non
 @pytest.mark.parametrize("pattern", ["uniform", "sparse", "ramp", "equal"])
 @pytest.mark.parametrize("given", [False, True])
 def test_initializers_of_a_body_that_hide_what_is_around(pattern: str, given: bool) -> None:
-    sparse = np.zeros(100, np.float32)
+    sparse, ramp = np.zeros(100, np.float32), np.arange(100, dtype=np.float32)
     sparse[3] = 2
-    array = {"uniform": np.ones(100, np.float32), "sparse": sparse, "ramp": np.arange(100, dtype=np.float32), "equal": big(size=100)}[pattern]
+    array = {"uniform": ramp // 100, "sparse": sparse, "ramp": ramp, "equal": big(size=100)}[pattern]
     model = shadowing(
         f"""(float[100] x, bool c) => (float[100] r, float[100] s, float[100] p) {{ k = Neg(x)  p = Add(k, w)  r, s = If(c)<
         then_branch = t () => (float[100] o, float[100] {"k" if given else "l"}) {{ o = Add(k, x)  l = Identity(o) }},
@@ -680,10 +680,11 @@ def test_initializers_of_a_body_that_hide_what_is_around(pattern: str, given: bo
     graph.initializer.append(from_array(array, "k"))
     # ONNX Runtime takes the outer value before, and the right one after
     compacted = checked(model, FEEDS, runtime=False)
-    assert (outcomes(compacted)["k"] == "kept") == (given and pattern == "sparse")  # outputs are not made of sparse ones
+    kept = outcomes(compacted)["k"] == "kept"
+    assert kept == (given and pattern == "sparse")  # outputs are not made of sparse ones
     onnx.checker.check_model(compacted.model, full_check=True)
     loaded = session(compacted.model)
-    if onnxruntime is not None:
+    if onnxruntime is not None and not kept:
         assert list(map(bits_of, loaded.run(None, FEEDS))) == list(map(bits_of, ReferenceEvaluator(model, exact=True).run(None, FEEDS)))
 
 

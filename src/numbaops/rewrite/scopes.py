@@ -294,12 +294,11 @@ class Tree:
             noted = {note.tensor_name for note in scope.graph.quantization_annotation} if isinstance(scope.graph, GraphProto) else set()
             for node in scope.graph.node:
                 for name in filter(None, node.output):
-                    if self.definitions[name] > 1 and name not in scope.renames and name not in noted:
-                        if any(name in each.defined for each in around):
-                            other = self.fresh(name, ())
-                            scope.outputs_of_nodes[name] = other
-                            scope.rename(name, other)
-                            self.define(scope, other)
+                    again = self.definitions[name] > 1 and any(name in each.defined for each in around)
+                    if again and name not in scope.renames and name not in noted:
+                        other = scope.outputs_of_nodes[name] = self.fresh(name, ())
+                        scope.rename(name, other)
+                        self.define(scope, other)
 
     def finish(self) -> None:
         """Make all changes."""
