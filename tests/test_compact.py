@@ -733,6 +733,32 @@ def test_names_of_a_body_that_come_later_around_it() -> None:
     assert "m" not in names
 
 
+def test_constants_that_annotations_and_training_algorithms_name() -> None:
+    nodes = [helper.make_node("Constant", [], [name], value=from_array(big(size=100))) for name in ("q", "s", "free", "other")]
+    model = model_of(
+        {"w": big(size=100), "v": big(size=100)}, [*nodes, helper.make_node("Sum", ["q", "s", "free", "other"], ["y"])], outputs=["y"]
+    )
+    model.graph.quantization_annotation.add(tensor_name="q").quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="s")
+    model.training_info.add().algorithm.CopyFrom(helper.make_graph([helper.make_node("Sub", ["w", "v"], ["n"])], "algorithm", [], []))
+    became = outcomes(compact(model))
+    assert {name for name, outcome in became.items() if outcome == "kept"} >= {"q", "s", "w", "v"}
+    assert "shared" in became.values()
+    compacted = compact(model).model
+    assert {each.name for each in compacted.graph.initializer} >= {"w", "v"}
+    assert {name for node in compacted.graph.node for name in node.output} >= {"q", "s"}
+
+
+def test_bodies_of_old_models_keep_their_inputs() -> None:
+    model = shadowing(
+        """(float[100] x, bool c) => (float[100] r) { n = Constant<value_int=3>()  r = Loop(n, c, x)<
+        body = l (int64 i, bool cc, float[100] a) => (bool co, float[100] o) { co = Identity(cc)  o = Add(a, a) }> }""",
+        {},
+    )
+    model.ir_version = 3
+    model.graph.node[-1].attribute[0].g.initializer.append(from_array(np.ones(100, np.float32), "a"))
+    checked(model, FEEDS)
+
+
 # Bad input
 
 

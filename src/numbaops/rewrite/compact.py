@@ -90,8 +90,8 @@ def compact(
     EyeLike (and Mul) if they have one diagonal, Range (and Reshape) if they are ramps, Constant with ``sparse_value`` if they are mostly
     zero, each followed by Cast where the operator lacks the element type. Equal tensors become one. Elements in typed fields become raw
     data where these take fewer bytes. What onnx.checker or ONNX Runtime would not have is not done. Names of inputs, outputs and
-    remaining values stay, but for those in bodies that values around them have too, and so do initializers that are inputs, or that training or quantization annotations name. To compact the
-    result changes nothing.
+    remaining values stay, but for those in bodies that values around them have too, and so do initializers that are inputs, or that
+    training or quantization annotations name. To compact the result changes nothing.
 
     Before IR version 4 every initializer had to be an input, and none is a default; those that go are no inputs any more.
 

@@ -9,12 +9,13 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from numbaops.engine.load import canonical_domain, imports_of
-from numbaops.rewrite.names import is_if
+from numbaops.rewrite.names import is_if, nodes_in
 from numbaops.rewrite.payloads import field_bytes, payload_bytes, tensor_bytes
 from numbaops.tensors import from_array
 
@@ -291,7 +292,7 @@ class Tree:
         """
         for scope in self.scopes[1:]:
             around = scope.above()[:-1]
-            noted = {note.tensor_name for note in scope.graph.quantization_annotation} if isinstance(scope.graph, GraphProto) else set()
+            noted = _annotated(scope.graph)
             for node in scope.graph.node:
                 for name in filter(None, node.output):
                     again = self.definitions[name] > 1 and any(name in each.defined for each in around)
@@ -326,7 +327,11 @@ def trees(model: ModelProto, min_bytes: int) -> Iterator[Tree]:
     old = model.ir_version < _INITIALIZERS_ARE_INPUTS_BELOW
     bindings = [entry for each in model.training_info for entry in (*each.initialization_binding, *each.update_binding)]
     trained = {name for entry in bindings for name in (entry.key, entry.value)}
-    roots = [(model.graph, "", trained, None)]
+    for graph in (graph for each in model.training_info for graph in (each.initialization, each.algorithm)):
+        # which may take any value of the model's graph
+        trained.update(name for node in nodes_in(graph.node) for name in node.input)
+        trained.update(value.name for value in graph.output)
+    roots: list[tuple[Any, str, set[str], FunctionProto | None]] = [(model.graph, "", trained, None)]
     for function in model.functions:
         name = ".".join(filter(None, (function.domain, function.name, function.overload)))
         roots.append((function, f"function {name}", set(), function))
@@ -342,16 +347,13 @@ def _scopes(
 ) -> Iterator[Scope]:
     scope = Scope(graph, parent, where, is_branch)
     yield scope
+    named = ((_annotated(graph), "a quantization annotation names it"), (trained, "training names it"))
     if isinstance(graph, GraphProto):
         scope.outputs = {value.name for value in graph.output}
         inputs = {value.name for value in graph.input}
-        annotated = {note.tensor_name for note in graph.quantization_annotation}
-        for note in graph.quantization_annotation:
-            annotated.update(entry.value for entry in note.quant_parameter_tensor_names)
         reasons = (
-            (set() if old else inputs, "it is the default of an input"),
-            (annotated, "a quantization annotation names it"),
-            (trained, "training changes it"),
+            (set() if old and (parent is None or is_branch) else inputs, "it is the default of an input"),
+            *named,
         )
         for tensor in graph.initializer:
             pinned = next((reason for names, reason in reasons if tensor.name in names), "")
@@ -366,11 +368,18 @@ def _scopes(
         is_constant = node.op_type == "Constant" and canonical_domain(node.domain) == ""
         tensor = _tensor_of(node) if is_constant else None
         if tensor is not None:
-            scope.held.append(Held(scope, node.output[0], tensor, "", node, index))
+            pinned = next((reason for names, reason in named if node.output[0] in names), "")
+            scope.held.append(Held(scope, node.output[0], tensor, pinned, node, index))
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
                 label = f"{node.op_type} {node.name or next(iter(node.output), '')}, {attribute.name}"
                 yield from _scopes(body, scope, f"{where}: {label}" if where else label, trained, old, is_if(node))
+
+
+def _annotated(graph: GraphProto | FunctionProto) -> set[str]:
+    """The names in a graph's quantization annotations."""
+    notes = graph.quantization_annotation if isinstance(graph, GraphProto) else ()
+    return {name for note in notes for name in (note.tensor_name, *(entry.value for entry in note.quant_parameter_tensor_names))}
 
 
 def _tensor_of(node: NodeProto) -> TensorProto | None:
