@@ -705,15 +705,16 @@ def test_small_tensors_that_a_body_hides() -> None:
         """(float[100] x, bool c) => (float[100] r, float[100] y) { y = Expand(x, s)  r = If(c)<
         then_branch = t () => (float[100] o) { o = Add(w, x) },
         else_branch = e () => (float[100] u) { u = Neg(x) }> }""",
-        {"s": np.array([100])},
+        {},
     )
+    model.graph.initializer.append(helper.make_tensor("s", TensorProto.INT64, [1], [100]))
     graph = next(each.g for each in model.graph.node[-1].attribute if each.name == "then_branch")
     graph.initializer.extend([from_array(np.ones(100, np.float32), "w"), from_array(np.array([7]), "s")])
     assert outcomes(checked(model, FEEDS))["w"] == "ConstantOfShape"
 
 
 def test_bodies_of_nodes_that_have_the_same_name() -> None:
-    model = shadowing("(float[100] x, bool c) => (float[100] r, float[100] s) { }", {})
+    model = shadowing("(float[100] x, bool c) => (float[100] r, float[100] s, float[100] y) { y = Add(z, x) }", {"z": big(1, 100)})
     for output, seed in (("r", 1), ("s", 2)):
         graphs = [branch(name, big(seed, 100)) for name in ("then", "else")]
         model.graph.node.append(helper.make_node("If", ["c"], [output], name="same", then_branch=graphs[0], else_branch=graphs[1]))
