@@ -90,8 +90,8 @@ def compact(
     EyeLike (and Mul) if they have one diagonal, Range (and Reshape) if they are ramps, Constant with ``sparse_value`` if they are mostly
     zero, each followed by Cast where the operator lacks the element type. Equal tensors become one. Elements in typed fields become raw
     data where these take fewer bytes. What onnx.checker or ONNX Runtime would not have is not done. Names of inputs, outputs and
-    remaining values stay, and so do initializers that are inputs, or that training or quantization annotations name. To compact the
-    result changes nothing.
+    remaining values stay, but for those in bodies that values around them have too, and so do initializers that are inputs, or that
+    training or quantization annotations name. To compact the result changes nothing.
 
     Before IR version 4 every initializer had to be an input, and none is a default; those that go are no inputs any more.
 
@@ -153,7 +153,7 @@ class _Work:
     done: list[TensorChange] = field(default_factory=list)
     kept: list[TensorChange] = field(default_factory=list)
     small: int = 0
-    _known: dict[tuple[str, str], _Facts] = field(default_factory=dict)
+    _known: dict[tuple[tuple[int, int], str], _Facts] = field(default_factory=dict)
     _added: set[str] = field(default_factory=set)
 
     def one_pass(self) -> bool:
@@ -171,7 +171,11 @@ class _Work:
         tree.finish()
 
     def _facts(self, one: Held) -> _Facts:
-        return self._known.setdefault((one.scope.where, one.name), _Facts())
+        return self._known.setdefault(self._key(one), _Facts())
+
+    @staticmethod
+    def _key(one: Held) -> tuple[tuple[int, int], str]:
+        return one.scope.place, one.name
 
     # ------------------------------------------------------------------------------------------------------------ equal tensors
 
@@ -201,20 +205,24 @@ class _Work:
     def _merge(self, tree: Tree, group: Sequence[Held]) -> bool:
         """Replace the tensors of a group by one of them."""
         home = tree.common_scope([one.scope for one in group])
-        there = [one for one in group if one.scope is home]
         # outputs keep their names, and an initializer need not be moved to where it is before all that use it
-        first = min(there or group, key=lambda one: (not one.is_output, one.node is not None, len(one.name)))
-        others = [one for one in group if one is not first and self._may_merge(tree, first, one)]
-        if not others:
+        order = sorted(group, key=lambda one: (one.scope is not home, not one.is_output, one.node is not None, len(one.name)))
+        found = ((one, tree.name_in(home, one)) for one in order if one.scope is home or self._may_be_given_on(tree, one))
+        first, name = next(((one, name) for one, name in found if name is not None), (None, ""))
+        if first is None:
             return False
-        name = first.name
-        if first.scope is not home or first.node is not None:
-            name = home.take(first, tree)
+        others = [one for one in group if one is not first and self._may_merge(tree, name, one)]
+        if sum(one.bytes for one in others) <= tree.uses[first.name] * max(0, len(name) - len(first.name)):
+            return False
+        if first.scope is not home or first.node is not None or name != first.name:
+            home.take(first, name, tree)
+            self._forget(first)
         for one in others:
             before, after = one.bytes, 0
+            self._forget(one)
             if one.is_output:
-                identity = helper.make_node("Identity", [name], [one.name])
-                one.replace([identity])
+                identity = helper.make_node("Identity", [name], [tree.node_name(one)])
+                tree.replace(one, [identity])
                 after = field_bytes(identity)
             else:
                 one.replace([])
@@ -222,12 +230,19 @@ class _Work:
             self._note(one, "shared", f"with {name!r}", before, after)
         return True
 
-    def _may_merge(self, tree: Tree, first: Held, one: Held) -> bool:
-        if one.scope is not first.scope and tree.definitions[first.name] > 1:  # which it may mean something else to
+    def _may_merge(self, tree: Tree, name: str, one: Held) -> bool:
+        if one.is_output and not self._may_be_given_on(tree, one):
             return False
-        if one.is_output and BY_CODE[one.tensor.data_type].name not in offered("Identity", tree.opset):
-            return False
-        return one.bytes > max(0, tree.uses[one.name] * (len(first.name) - len(one.name)))
+        return one.bytes > max(0, tree.uses[one.name] * (len(name) - len(one.name)))
+
+    @staticmethod
+    def _may_be_given_on(tree: Tree, one: Held) -> bool:
+        """Whether the body or graph that a tensor is in could have it from elsewhere, if it is an output."""
+        return not one.is_output or BY_CODE[one.tensor.data_type].name in offered("Identity", tree.opset)
+
+    def _forget(self, one: Held) -> None:
+        """What is known of a tensor that goes, whose name another one may get."""
+        self._known.pop(self._key(one), None)
 
     # -------------------------------------------------------------------------------------------------------------- other forms
 
@@ -253,6 +268,7 @@ class _Work:
         for recipe in facts.recipes:
             nodes, operands = self._nodes(tree, one, recipe)
             size = sum(map(field_bytes, nodes)) + sum(map(tree.operand_bytes, operands))
+            size += tree.uses[one.name] * (len(nodes[-1].output[0]) - len(one.name))
             if size < cost:
                 best, cost = (recipe, nodes, operands), size
         if best is not None:
@@ -260,8 +276,8 @@ class _Work:
             for operand in operands:
                 tree.add_operand(operand)
                 self._added.add(operand.name)
-            tree.definitions.update(node.output[0] for node in nodes[:-1])
-            one.replace(nodes)
+            tree.replace(one, nodes)
+            self._forget(one)
             self._note(one, recipe.title, "", before, cost)
         elif one.bytes < before:
             facts.packed = True
@@ -280,15 +296,17 @@ class _Work:
                     inputs.append(nodes[-1].output[0])
                     continue
                 tensor = smallest(operand)  # type: ignore[arg-type]
-                name = tree.operand_named(tensor)
+                name = tree.operand_named(tensor, one.scope)
                 if name is None:
                     name = next((each.name for each in needed if _same_content(each, tensor)), None)
                 if name is None:
-                    tensor.name = name = tree.fresh(_operand_name(operand, one.name), [each.name for each in needed])
+                    before = [each.name for each in needed] + [each.output[0] for each in nodes]
+                    tensor.name = name = tree.fresh(_operand_name(operand, one.name), before)
                     needed.append(tensor)
                 inputs.append(name)
             last = step is recipe.steps[-1]
-            output = one.name if last else tree.fresh(f"{one.name}_{len(nodes)}", ())
+            before = [each.name for each in needed] + [each.output[0] for each in nodes]
+            output = tree.node_name(one) if last else tree.fresh(f"{one.name}_{len(nodes)}", before)
             nodes.append(_node(step, inputs, output))
         one.describe(nodes[-1])
         return nodes, needed

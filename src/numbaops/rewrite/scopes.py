@@ -9,11 +9,13 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from numbaops.engine.load import canonical_domain, imports_of
+from numbaops.rewrite.names import is_if, nodes_in
 from numbaops.rewrite.payloads import field_bytes, payload_bytes, tensor_bytes
 from numbaops.tensors import from_array
 
@@ -85,18 +87,23 @@ class Scope:
         graph: the proto.
         parent: the scope around it, or None.
         where: a name for people, "" for the model's graph.
+        is_branch: whether it is of an If, whose branches have no inputs: what is declared as such are outer values.
+        place: the numbers of the tree in the model and of the scope in the tree, which stay as they are.
         held: its tensors.
         defined: names that it gives to values.
         outputs: names of its outputs.
         front: nodes to put before all others.
         replaced: nodes to put in the place of those at some index.
         dropped: initializers to leave out.
-        renames: names of values that others take the place of.
+        renames: names of values that others take the place of, or that get other names.
+        outputs_of_nodes: those of them that get other names.
     """
 
     graph: GraphProto | FunctionProto
     parent: Scope | None
     where: str
+    is_branch: bool = False
+    place: tuple[int, int] = (0, 0)
     held: list[Held] = field(default_factory=list)
     defined: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
@@ -104,6 +111,7 @@ class Scope:
     replaced: dict[int, list[NodeProto]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     renames: dict[str, str] = field(default_factory=dict)
+    outputs_of_nodes: dict[str, str] = field(default_factory=dict)
 
     def above(self) -> list[Scope]:
         """Itself and all around it, the outermost first."""
@@ -113,11 +121,9 @@ class Scope:
         """Have all that use a value use another one."""
         self.renames[name] = other
 
-    def take(self, one: Held, tree: Tree) -> str:
-        """Move a tensor of this scope or of a body in it to where all see it; returns its name."""
-        given_on = one.is_output and one.scope is not self  # so that the body needs its name
-        name = one.name if tree.definitions[one.name] == 1 and not given_on else tree.fresh(one.name, ())
-        tree.definitions[name] += 1
+    def take(self, one: Held, name: str, tree: Tree) -> None:
+        """Move a tensor of this scope or of a body in it to where all see it, by a name from :meth:`Tree.name_in`."""
+        tree.define(self, name)
         if one.node is None and isinstance(self.graph, GraphProto) and not tree.old:
             self.graph.initializer.append(one.tensor)
             self.graph.initializer[-1].name = name
@@ -125,13 +131,19 @@ class Scope:
             node = helper.make_node("Constant", [], [name], value=one.tensor)
             one.describe(node)
             self.front.append(node)
-        if given_on:
-            one.replace([helper.make_node("Identity", [name], [one.name])])
+        if one.is_output and one.scope is not self:
+            tree.replace(one, [helper.make_node("Identity", [name], [tree.node_name(one)])])
         else:
             one.replace([])
             if name != one.name or one.scope is not self:
                 one.scope.rename(one.name, name)
-        return name
+
+    def sees(self, other: Scope) -> bool:
+        """Whether it is another scope, or inside it."""
+        scope: Scope | None = self
+        while scope is not None and scope is not other:
+            scope = scope.parent
+        return scope is other
 
     def finish(self, renames: Mapping[str, str]) -> None:
         """Make the changes, once those in bodies are made."""
@@ -140,6 +152,12 @@ class Scope:
             for position, name in enumerate(node.input):
                 if name in renames:
                     node.input[position] = renames[name]
+            for position, name in enumerate(node.output):
+                node.output[position] = self.outputs_of_nodes.get(name, name)
+        if isinstance(graph, GraphProto):
+            # those of the outermost graph keep their names; a body's are known by their places
+            for value in (*graph.output, *(graph.input if self.is_branch else ())):
+                value.name = renames.get(value.name, value.name)
         gone = set(self.renames)
         if gone:
             for position in reversed([at for at, info in enumerate(graph.value_info) if info.name in gone]):
@@ -167,7 +185,7 @@ class Tree:
         scopes: every graph, those around others first.
         min_bytes: of tensors below it, which stay, nodes may use those that there are.
         definitions: how many scopes give a value a name.
-        uses: how many inputs a name is.
+        uses: how many inputs of nodes and outputs of graphs a name is.
     """
 
     opset: int
@@ -177,12 +195,17 @@ class Tree:
     definitions: Counter[str] = field(default_factory=Counter)
     uses: Counter[str] = field(default_factory=Counter)
     _operands: dict[bytes, str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for scope in self.scopes:
             self.definitions.update(scope.defined)
             for node in scope.graph.node:
                 self.uses.update(node.input)
+            if isinstance(scope.graph, GraphProto):
+                self.uses.update(value.name for value in scope.graph.output)
+                self._taken.update(value.name for value in (*scope.graph.input, *scope.graph.value_info))
+        self._taken.update(self.definitions, self.uses)
         for one in self.scopes[0].held:
             if one.node is None and not one.pinned and payload_bytes(one.tensor) < self.min_bytes:
                 self._operands.setdefault(_content(one.tensor), one.name)
@@ -195,15 +218,48 @@ class Tree:
             found = [each for each in found if each in around]
         return found[-1]
 
+    def define(self, scope: Scope, name: str) -> None:
+        """Have a name in a scope."""
+        scope.defined.add(name)
+        self.definitions[name] += 1
+        self._taken.add(name)
+
     def fresh(self, name: str, taken: Iterable[str]) -> str:
         """A name that nothing has."""
-        used = self.definitions.keys() | set(taken)
         names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(1)))
-        return next(each for each in names if each not in used)
+        return next(each for each in names if each not in self._taken and each not in taken)
 
-    def operand_named(self, tensor: TensorProto) -> str | None:
-        """The name of a tensor with these elements that every scope sees."""
-        return self._operands.get(_content(tensor))
+    def name_in(self, home: Scope, one: Held) -> str | None:
+        """What a tensor of a scope or of a body in it would be called where all in that scope mean it by its name; None if nothing fits."""
+        given_on = one.is_output and one.scope is not home  # so that the body needs its name
+        related = (each for each in self.scopes if each is not one.scope and (each.sees(home) or home.sees(each)))
+        if not given_on and not (self.definitions[one.name] > 1 and any(one.name in each.defined for each in related)):
+            return one.name
+        return None if one.is_output and home is one.scope and home.parent is None else self.fresh(one.name, ())
+
+    def node_name(self, one: Held) -> str:
+        """What a node's output is called that takes the place of a tensor.
+
+        Initializers of a body may have the name of an outer value, but outputs of its nodes may not.
+        """
+        scope = one.scope
+        if one.node is not None or scope.parent is None or not any(one.name in each.defined for each in scope.parent.above()):
+            return one.name
+        return self.fresh(one.name, ())
+
+    def replace(self, one: Held, nodes: Sequence[NodeProto]) -> None:
+        """Have nodes in the place of a tensor, the last of which gives it, by its name or that of :meth:`node_name`."""
+        for node in nodes:
+            self.define(one.scope, node.output[0])
+        if nodes[-1].output[0] != one.name:
+            one.scope.rename(one.name, nodes[-1].output[0])
+        one.replace(nodes)
+
+    def operand_named(self, tensor: TensorProto, scope: Scope) -> str | None:
+        """The name of a tensor with these elements, by which a scope means it."""
+        name = self._operands.get(_content(tensor))
+        hidden = name is not None and any(name in each.defined for each in scope.above()[1:])
+        return None if hidden else name
 
     def operand_bytes(self, tensor: TensorProto) -> int:
         """Bytes that it takes to have one."""
@@ -216,7 +272,7 @@ class Tree:
             outermost.front.append(self._constant(tensor))
         else:
             outermost.graph.initializer.append(tensor)
-        self.definitions[tensor.name] += 1
+        self.define(outermost, tensor.name)
         self._operands[_content(tensor)] = tensor.name
 
     @property
@@ -229,8 +285,26 @@ class Tree:
         plain.ClearField("name")
         return helper.make_node("Constant", [], [tensor.name], value=plain)
 
+    def separate(self) -> None:
+        """Give outputs of a body's nodes other names if values around it have theirs too.
+
+        That is valid only as long as those come later, and ONNX Runtime has an order of its own, which depends on all nodes.
+        """
+        for scope in self.scopes[1:]:
+            around = scope.above()[:-1]
+            noted = _annotated(scope.graph)
+            for node in scope.graph.node:
+                for name in filter(None, node.output):
+                    again = self.definitions[name] > 1 and any(name in each.defined for each in around)
+                    if again and name not in scope.renames and name not in noted:
+                        other = scope.outputs_of_nodes[name] = self.fresh(name, ())
+                        scope.rename(name, other)
+                        self.define(scope, other)
+
     def finish(self) -> None:
         """Make all changes."""
+        if any(scope.front or scope.replaced or scope.dropped for scope in self.scopes):
+            self.separate()
         renames: dict[Scope | None, dict[str, str]] = {None: {}}
         for scope in self.scopes:
             around = renames[scope.parent]
@@ -253,31 +327,38 @@ def trees(model: ModelProto, min_bytes: int) -> Iterator[Tree]:
     old = model.ir_version < _INITIALIZERS_ARE_INPUTS_BELOW
     bindings = [entry for each in model.training_info for entry in (*each.initialization_binding, *each.update_binding)]
     trained = {name for entry in bindings for name in (entry.key, entry.value)}
-    yield Tree(imports_of(model, None).get("", 0), old, list(_scopes(model.graph, None, "", trained, old)), min_bytes)
+    for graph in (graph for each in model.training_info for graph in (each.initialization, each.algorithm)):
+        # which may take any value of the model's graph
+        trained.update(name for node in nodes_in(graph.node) for name in node.input)
+        trained.update(value.name for value in graph.output)
+    roots: list[tuple[Any, str, set[str], FunctionProto | None]] = [(model.graph, "", trained, None)]
     for function in model.functions:
         name = ".".join(filter(None, (function.domain, function.name, function.overload)))
-        scopes = list(_scopes(function, None, f"function {name}", set(), old))
-        yield Tree(imports_of(function, None).get("", 0), old, scopes, min_bytes)
+        roots.append((function, f"function {name}", set(), function))
+    for number, (graph, where, pinned, function) in enumerate(roots):
+        scopes = list(_scopes(graph, None, where, pinned, old))
+        for index, scope in enumerate(scopes):
+            scope.place = (number, index)
+        yield Tree(imports_of(model if function is None else function, None).get("", 0), old, scopes, min_bytes)
 
 
-def _scopes(graph: GraphProto | FunctionProto, parent: Scope | None, where: str, trained: set[str], old: bool) -> Iterator[Scope]:
-    scope = Scope(graph, parent, where)
+def _scopes(
+    graph: GraphProto | FunctionProto, parent: Scope | None, where: str, trained: set[str], old: bool, is_branch: bool = False
+) -> Iterator[Scope]:
+    scope = Scope(graph, parent, where, is_branch)
     yield scope
+    named = ((_annotated(graph), "a quantization annotation names it"), (trained, "training names it"))
     if isinstance(graph, GraphProto):
         scope.outputs = {value.name for value in graph.output}
         inputs = {value.name for value in graph.input}
-        annotated = {note.tensor_name for note in graph.quantization_annotation}
-        for note in graph.quantization_annotation:
-            annotated.update(entry.value for entry in note.quant_parameter_tensor_names)
         reasons = (
-            (set() if old else inputs, "it is the default of an input"),
-            (annotated, "a quantization annotation names it"),
-            (trained, "training changes it"),
+            (set() if old and (parent is None or is_branch) else inputs, "it is the default of an input"),
+            *named,
         )
         for tensor in graph.initializer:
             pinned = next((reason for names, reason in reasons if tensor.name in names), "")
             scope.held.append(Held(scope, tensor.name, tensor, pinned))
-        scope.defined = inputs | {tensor.name for tensor in graph.initializer}
+        scope.defined = (set() if is_branch else inputs) | {tensor.name for tensor in graph.initializer}
         scope.defined |= {sparse.values.name for sparse in graph.sparse_initializer}
     else:
         scope.outputs = set(graph.output)
@@ -287,11 +368,18 @@ def _scopes(graph: GraphProto | FunctionProto, parent: Scope | None, where: str,
         is_constant = node.op_type == "Constant" and canonical_domain(node.domain) == ""
         tensor = _tensor_of(node) if is_constant else None
         if tensor is not None:
-            scope.held.append(Held(scope, node.output[0], tensor, "", node, index))
+            pinned = next((reason for names, reason in named if node.output[0] in names), "")
+            scope.held.append(Held(scope, node.output[0], tensor, pinned, node, index))
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
                 label = f"{node.op_type} {node.name or next(iter(node.output), '')}, {attribute.name}"
-                yield from _scopes(body, scope, f"{where}: {label}" if where else label, trained, old)
+                yield from _scopes(body, scope, f"{where}: {label}" if where else label, trained, old, is_if(node))
+
+
+def _annotated(graph: GraphProto | FunctionProto) -> set[str]:
+    """The names in a graph's quantization annotations."""
+    notes = graph.quantization_annotation if isinstance(graph, GraphProto) else ()
+    return {name for note in notes for name in (note.tensor_name, *(entry.value for entry in note.quant_parameter_tensor_names))}
 
 
 def _tensor_of(node: NodeProto) -> TensorProto | None:
