@@ -19,6 +19,7 @@ from numbaops.rewrite import evaluation
 from numbaops.rewrite.comparison import same_bits
 from numbaops.rewrite.fold import Folded
 from numbaops.rewrite.folding import GROWN
+from numbaops.rewrite.names import bodies
 
 F = np.float32
 
@@ -595,3 +596,71 @@ def test_every_model_of_onnx() -> None:
         checked(model, feeds, valid=False)
     for path in (Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"):
         numbaops.fold(path, check=1)
+
+
+def loops(outer: str, start: str, body: str) -> ModelProto:
+    """A model with ``outer`` and then a Loop of three trips with the states ``start``."""
+    return parsed(f"(float[3] x, bool c) => (float[3] r) {{ n = Constant<value_int=3>() {outer} r = Loop(n, c, {start})<body = {body}> }}")
+
+
+CAPTURES = {
+    "an Identity": loops(
+        "y = Identity(x) z = Neg(x)", "z", "b (int64 i, bool cc, float[3] x) => (bool co, float[3] xo) { co = Identity(cc) xo = Add(x, y) }"
+    ),
+    "an Identity, two bodies deep": loops(
+        "y = Identity(x) z = Neg(x)",
+        "z",
+        "b (int64 i, bool cc, float[3] s) => (bool co, float[3] o) { co = Identity(cc) t = Abs(s) o = If(cc)"
+        "<then_branch = t () => (float[3] p) { x = Neg(t) p = Add(x, y) }, else_branch = e () => (float[3] q) { q = Neg(y) }> }",
+    ),
+    "an output of an If": parsed(
+        """(float[3] x, bool c) => (float[3] q) {
+            t = Constant<value = bool {1}>() n = Constant<value_int=2>()
+            r, s = If(t)<
+                then_branch = a () => (float[3] p, float[3] o) { o = Neg(x) p = Loop(n, c, x)<
+                    body = b (int64 i, bool cc, float[3] s) => (bool co, float[3] z) { co = Identity(cc) z = Add(s, o) }> },
+                else_branch = e () => (float[3] u, float[3] v) { u = Identity(x) v = Neg(x) }>
+            q = Add(r, s) }"""
+    ),
+    "an output of an If, nodes inside": parsed(
+        """(float[3] x, bool c) => (float[3] q) {
+            t = Constant<value = bool {1}>()
+            r, s = If(t)<
+                then_branch = a () => (float[3] p, float[3] o) { o = Neg(x) p = If(c)<
+                    then_branch = f () => (float[3] z) { s = Neg(x) z = Add(s, o) }, else_branch = g () => (float[3] y) { y = Abs(o) }> },
+                else_branch = e () => (float[3] u, float[3] v) { u = Identity(x) v = Neg(x) }>
+            q = Add(r, s) }"""
+    ),
+    "a later constant": parsed(
+        """(float[3] x, bool c) => (float[3] r) {
+            u = If(c)<then_branch = t () => (float[3] o) { k = Neg(x) o = Abs(k) }, else_branch = e () => (float[3] p) { p = Neg(x) }>
+            w = Constant<value_floats = [1., 2., 4.]>() k = Neg(w) r = Add(u, k) }"""
+    ),
+    "a later constant output": parsed(
+        """(float[3] x, bool c) => (float[3] u, float[3] k) {
+            u = If(c)<then_branch = t () => (float[3] o) { k = Neg(x) o = Abs(k) }, else_branch = e () => (float[3] p) { p = Neg(x) }>
+            w = Constant<value_floats = [1., 2., 4.]>() k = Identity(w) }"""
+    ),
+}
+
+
+@pytest.mark.parametrize("c", [True, False])
+@pytest.mark.parametrize("what", CAPTURES)
+def test_a_name_that_comes_into_a_body_is_no_other_value_there(what: str, c: bool) -> None:
+    model = CAPTURES[what]
+    folded = checked(model, {"x": np.array([1, -2, 3], F), "c": np.array(c)})
+    outside = {name for node in folded.model.graph.node for name in node.output} | {x.name for x in folded.model.graph.initializer}
+
+    def inside(nodes: Any) -> list[str]:
+        return [name for node in nodes for body in bodies(node) for one in body.node for name in (*one.output, *inside([one]))]
+
+    assert not outside.intersection(inside(folded.model.graph.node))
+
+
+def test_values_that_what_trains_takes_keep_their_names() -> None:
+    model = parsed("(float[3] x, float[3] w) => (float[3] r) { y = Add(x, w) i = Identity(y) r = Neg(i) }")
+    model.graph.initializer.append(numbaops.from_array(np.ones(3, F), "w"))
+    algorithm = parser.parse_graph("a () => (float[3] nw) { nw = Sub(w, i) }")
+    model.training_info.add(algorithm=algorithm).update_binding.add(key="w", value="nw")
+    folded = checked(model, {"x": np.ones(3, F)}, valid=False)
+    assert operators(folded.model) == ["Add", "Identity", "Neg"]

@@ -20,7 +20,7 @@ from numbaops.engine.signature import node_label
 from numbaops.rewrite import files
 from numbaops.rewrite.evaluation import Key, LeftError, Scope, constant_codes, key_of, stored_bytes
 from numbaops.rewrite.known import Known, known_initializers, of_shape
-from numbaops.rewrite.names import Fresh, captured, every_name, inline, is_if, rename_inputs, takes
+from numbaops.rewrite.names import Fresh, captured, defined, every_definition, every_name, hide, inline, is_if, rename_inputs, takes
 from numbaops.rewrite.places import Place, constant, tensor_of
 
 GROWN = "numbaops.fold.growth"
@@ -114,14 +114,25 @@ class Folder:
         self._remove_functions()
 
     @functools.cached_property
+    def trained(self) -> frozenset[str]:
+        """Names in what trains the model, which may be those of values of its graph."""
+        names: set[str] = set()
+        for one in self.model.training_info:
+            for graph in (one.initialization, one.algorithm):
+                names.update(every_name(graph.node))
+                names.update(value.name for value in graph.output)
+            names.update(entry.key for entry in (*one.initialization_binding, *one.update_binding))
+        return frozenset(names - {""})
+
+    @functools.cached_property
     def used(self) -> Counter[str]:
-        """How often each name comes in the graph or function at work."""
+        """How often each name is that of a value in the graph or function at work."""
         owner = self.owner
-        names = Counter(every_name(owner.node))
+        names = Counter(every_definition(owner.node))
         if isinstance(owner, FunctionProto):
-            names.update([*owner.input, *owner.output])
+            names.update(owner.input)
         else:
-            names.update(value.name for value in (*owner.input, *owner.output))
+            names.update(value.name for value in owner.input)
             names.update(tensor.name for tensor in owner.initializer)
             names.update(sparse.values.name for sparse in owner.sparse_initializer)
         return names
@@ -129,7 +140,10 @@ class Folder:
     @functools.cached_property
     def fresh(self) -> Fresh:
         """Gives names that nothing in it has."""
-        return Fresh(self.used)
+        owner = self.owner
+        names = {*self.used, *every_name(owner.node)}
+        names.update(value if isinstance(value, str) else value.name for value in owner.output)
+        return Fresh(names | self.trained)
 
     def _whole(self, place: Place) -> None:
         """Fold a graph or function, in which the names of values are its own."""
@@ -154,9 +168,9 @@ class Folder:
         while queue:
             node = queue.popleft()
             if renamed:
-                rename_inputs(node, renamed)
+                rename_inputs(node, renamed, self.fresh)
             own = canonical_domain(node.domain) == ""
-            if own and node.op_type == "Identity" and self._renames(node, outputs):
+            if own and node.op_type == "Identity" and self._renames(node, outputs | self._fixed(place)):
                 renamed[node.output[0]] = node.input[0]
                 self._note("renamed", node, place)
                 continue
@@ -175,6 +189,10 @@ class Folder:
                     place.values[name] = known
             entries.append(entry)
         return entries
+
+    def _fixed(self, place: Place) -> frozenset[str]:
+        """Names that others than nodes refer to."""
+        return self.trained if place.main else frozenset()
 
     @staticmethod
     def _renames(node: NodeProto, outputs: set[str]) -> bool:
@@ -204,6 +222,7 @@ class Folder:
         owner.value_info.extend(branch.value_info)
         place.values.update(known_initializers(branch, frozenset(), self.loaded))
         for tensor in branch.initializer:
+            place.early.add(tensor.name)
             if not place.takes_initializers:
                 made.append(constant(tensor))
             else:
@@ -216,10 +235,8 @@ class Folder:
 
     def _body(self, body: GraphProto, node: NodeProto, place: Place) -> None:
         label = " / ".join(filter(None, (place.label, f"{node.op_type} {node_label(node)}")))
-        hidden = {name for each in body.node for name in each.output}
+        hidden = defined(body, inputs=not is_if(node))
         inputs = {value.name for value in body.input}
-        if not is_if(node):
-            hidden |= inputs
         values = {name: known for name, known in place.values.items() if name not in hidden}
         values = {name: Known(known.get, known.nbytes, 0, known.made) for name, known in values.items()}
         outer = frozenset(values)
@@ -257,7 +274,7 @@ class Folder:
         """From the outputs on, store what is known and wanted, leave out what nobody wants, and keep the rest."""
         users: Counter[str] = Counter(name for entry in entries for name in entry.takes)
         makers = {name: entry for entry in entries for name in entry.node.output if name}
-        needed = set(outputs) | self._trained_names(place)
+        needed = set(outputs) | self._fixed(place)
         kept: list[NodeProto] = []
         stored: list[TensorProto] = []
         for entry in reversed(entries):
@@ -272,6 +289,7 @@ class Folder:
                 if tensors is not None:
                     users.subtract(entry.takes)
                     for tensor in tensors:
+                        place.early.add(tensor.name)
                         if tensor.name in outputs or not place.takes_initializers:
                             kept.append(node if _is_plain_constant(node, tensor) else constant(tensor))
                         else:
@@ -281,18 +299,12 @@ class Folder:
                 self.facts.append(entry.left)
             needed.update(entry.takes)
             kept.append(node)
+        if place.early:
+            hide(kept, place.early, self.fresh)
         del place.owner.node[:]
         place.owner.node.extend(reversed(kept))
         gone = place.tidy(needed, stored[::-1])
         self.facts.extend(Fact("removed", "", "initializer", name, place.label) for name in gone)
-
-    def _trained_names(self, place: Place) -> set[str]:
-        if not place.main:
-            return set()
-        graphs = [graph for one in self.model.training_info for graph in (one.initialization, one.algorithm)]
-        names = {name for graph in graphs for name in every_name(graph.node)}
-        bound = {entry.key for one in self.model.training_info for entry in (*one.initialization_binding, *one.update_binding)}
-        return names | bound
 
     def _acts(self, entry: _Entry, place: Place) -> bool:
         """Whether a node may do more than compute what nobody takes."""
