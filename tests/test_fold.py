@@ -664,3 +664,44 @@ def test_values_that_what_trains_takes_keep_their_names() -> None:
     model.training_info.add(algorithm=algorithm).update_binding.add(key="w", value="nw")
     folded = checked(model, {"x": np.ones(3, F)}, valid=False)
     assert operators(folded.model) == ["Add", "Identity", "Neg"]
+
+
+def annotated(text: str, of: str, **names: str) -> ModelProto:
+    model = parsed(text, s0=np.array(2, F), z0=np.array(3, np.uint8))
+    note = model.graph.quantization_annotation.add(tensor_name=of)
+    for key, value in names.items():
+        note.quant_parameter_tensor_names.add(key=key, value=value)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("text", "of", "scale", "kept"),
+    [
+        ("(float[3] x) => (float[3] r) { i = Identity(x) r = Neg(i) }", "i", "s0", {"s0", "z0"}),
+        ("(float[3] x) => (float[3] r) { i = Abs(x) r = Neg(i) s = Neg(s0) }", "i", "s", {"s", "z0"}),
+        ("(float[3] x) => (float[3] r) { i = Abs(x) r = Neg(x) s = Neg(s0) }", "i", "s", set()),
+    ],
+)
+def test_quantization_annotations(text: str, of: str, scale: str, kept: set[str]) -> None:
+    folded = checked(annotated(text, of, SCALE_TENSOR=scale, ZERO_POINT_TENSOR="z0"), {"x": np.ones(3, F)})
+    assert [one.tensor_name for one in folded.model.graph.quantization_annotation] == ([of] if kept else [])
+    assert {one.name for one in folded.model.graph.initializer} == kept
+
+
+@pytest.mark.parametrize("value", ["\u00b2", "9" * 5000, "-1", "", "\u0663"], ids=["power", "long", "negative", "empty", "arabic"])
+def test_what_is_no_growth(value: str) -> None:
+    model = parsed("(float[3] x) => (float[3] r) { s = Neg(k) r = Add(x, s) }", k=np.ones(3, F))
+    model.metadata_props.add(key=GROWN, value=value)
+    assert operators(checked(model).model) == ["Add"]
+
+
+@pytest.mark.parametrize("what", ["f", "floats"])
+def test_a_nan_keeps_its_payload(what: str) -> None:
+    model = parsed("(float[1] x) => (float[1] r) { r = Add(x, k) }")
+    payload = b"\x0a\x01\x6b\x22\x08Constant"
+    nan = b"\x01\x00\x80\x7f"
+    attribute = b"\x0a\x0bvalue_float\x15" + nan + b"\xa0\x01\x01" if what == "f" else b"\x0a\x0cvalue_floats\x3a\x04" + nan + b"\xa0\x01\x06"
+    node = onnx.NodeProto.FromString(b"\x12" + payload[1:3] + payload[3:] + b"\x2a" + bytes([len(attribute)]) + attribute)
+    model.graph.node.insert(0, node)
+    assert nan in model.SerializeToString()
+    assert nan in checked(model).model.SerializeToString()

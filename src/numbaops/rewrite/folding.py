@@ -7,12 +7,14 @@ are smaller than what they make.
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import FunctionProto, GraphProto, NodeProto, TensorProto
+from onnx import FunctionProto, GraphProto, NodeProto, TensorAnnotation, TensorProto
 
 from numbaops.engine.functions import references
 from numbaops.engine.load import canonical_domain
@@ -20,12 +22,14 @@ from numbaops.engine.signature import node_label
 from numbaops.rewrite import files
 from numbaops.rewrite.evaluation import Key, LeftError, Scope, constant_codes, key_of, stored_bytes
 from numbaops.rewrite.known import Known, known_initializers, of_shape
-from numbaops.rewrite.names import Fresh, captured, defined, every_definition, every_name, hide, inline, is_if, rename_inputs, takes
+from numbaops.rewrite.names import Fresh, bodies, captured, defined, every_definition, every_name, hide, inline, is_if, rename_inputs, takes
 from numbaops.rewrite.places import Place, constant, tensor_of
 
 GROWN = "numbaops.fold.growth"
 """Entry of ``metadata_props``: how many bytes of ``max_growth`` are used. It is there only if that limit left something as it was, so that
 it leaves the same when the result is folded once more."""
+
+_GROWTH = re.compile("[0-9]{1,18}")
 
 GENERATORS = frozenset(("ConstantOfShape", "EyeLike", "Expand", "Tile", "Range", "DequantizeLinear"))
 """Operators that make much of little: they stay where they are smaller than what they make."""
@@ -87,12 +91,15 @@ class Folder:
     def run(self) -> None:
         """Fold, and once more where that makes room within ``max_growth``, so that who folds the result finds nothing to do."""
         entry = next((each for each in self.model.metadata_props if each.key == GROWN), None)
-        self.growth = int(entry.value) if entry is not None and entry.value.isdigit() else 0
+        self.growth = int(entry.value) if entry is not None and _GROWTH.fullmatch(entry.value) else 0
         while True:
             self.facts = [fact for fact in self.facts if fact.what != "left"]
             done = len(self.facts)
             self.over = False
+            notes = self._notes()
             self._pass()
+            if self._notes() < notes:
+                continue  # what only a quantization annotation named that is no more
             if not self.over or len(self.facts) == done + sum(fact.what == "left" for fact in self.facts):
                 break
         if entry is not None:
@@ -164,13 +171,14 @@ class Folder:
         """Compute what is known; bodies are folded on the way, Ifs inlined, Identities left out."""
         entries: list[_Entry] = []
         renamed: dict[str, str] = {}
+        fixed = outputs | self._fixed(place) | {note.tensor_name for note in self._noted(place.owner)}
         queue = deque(place.owner.node)
         while queue:
             node = queue.popleft()
             if renamed:
                 rename_inputs(node, renamed, self.fresh)
             own = canonical_domain(node.domain) == ""
-            if own and node.op_type == "Identity" and self._renames(node, outputs | self._fixed(place)):
+            if own and node.op_type == "Identity" and self._renames(node, fixed):
                 renamed[node.output[0]] = node.input[0]
                 self._note("renamed", node, place)
                 continue
@@ -179,6 +187,7 @@ class Folder:
                 self._note("inlined", node, place)
                 nodes = inline(node, branch, self.fresh, self.used)
                 queue.extendleft(reversed(self._take_over(branch, place) + nodes))
+                fixed.update(*map(_parameters, branch.quantization_annotation), (note.tensor_name for note in branch.quantization_annotation))
                 continue
             for attribute in node.attribute:
                 for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
@@ -190,9 +199,21 @@ class Folder:
             entries.append(entry)
         return entries
 
-    def _fixed(self, place: Place) -> frozenset[str]:
-        """Names that others than nodes refer to."""
-        return self.trained if place.main else frozenset()
+    def _fixed(self, place: Place) -> set[str]:
+        """Names that others than nodes take: what trains the model, and quantization annotations."""
+        names = set(self.trained) if place.main else set()
+        return names.union(*map(_parameters, self._noted(place.owner)))
+
+    def _notes(self) -> int:
+        return sum(len(self._noted(owner)) for owner in (self.model.graph, *self.model.functions))
+
+    def _noted(self, owner: GraphProto | FunctionProto) -> list[TensorAnnotation]:
+        """The quantization annotations in a graph or function, and in its bodies."""
+        found = list(owner.quantization_annotation) if isinstance(owner, GraphProto) else []
+        for node in owner.node:
+            for body in bodies(node):
+                found += self._noted(body)
+        return found
 
     @staticmethod
     def _renames(node: NodeProto, outputs: set[str]) -> bool:
@@ -250,7 +271,7 @@ class Folder:
         values = place.values
         if node.op_type in _ONLY_SHAPE and canonical_domain(node.domain) == "":
             values = {**place.shapes, **values} if place.shapes else values
-        if not all(name in values for name in entry.takes):
+        if not all(name in values for name in entry.takes) or _has_nan(node):
             return entry
         if node.op_type == "Constant" and (known := _of_constant(node, self.loaded)) is not None:
             entry.known = [known]
@@ -403,12 +424,23 @@ class Folder:
         self.facts.append(self._fact(what, node, place, size=size))
 
 
+def _parameters(note: TensorAnnotation) -> set[str]:
+    return {entry.value for entry in note.quant_parameter_tensor_names}
+
+
 def _absent() -> None:
     return None
 
 
 def _is_plain_constant(node: NodeProto, tensor: TensorProto) -> bool:
     return tensor_of(node) is not None and node.output[0] == tensor.name
+
+
+def _has_nan(node: NodeProto) -> bool:
+    """Whether a Constant has a NaN as a Python float: that is a double, on the way to which a NaN may lose its payload."""
+    if node.op_type != "Constant" or canonical_domain(node.domain) != "":
+        return False
+    return any(math.isnan(value) for one in node.attribute if one.name in ("value_float", "value_floats") for value in (one.f, *one.floats))
 
 
 def _of_constant(node: NodeProto, loaded: files.LoadedModel) -> Known | None:
