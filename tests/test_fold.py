@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -705,3 +706,40 @@ def test_a_nan_keeps_its_payload(what: str) -> None:
     model.graph.node.insert(0, node)
     assert nan in model.SerializeToString()
     assert nan in checked(model).model.SerializeToString()
+
+
+LARGE = {
+    "Add": "g = Add(col, row)",
+    "Add of generators": "s = Constant<value_ints = [20000, 1]>() z = Constant<value_ints = [1, 20000]>() "
+    "e = ConstantOfShape(s) f = ConstantOfShape(z) g = Add(e, f)",
+    "MatMul": "g = MatMul(col, row)",
+    "Gather": "o = Constant<value_ints = [1]>() s = Squeeze(col, o) i = Cast<to = 7>(s) e = Constant<value_int = 0>() "
+    "j = Mul(i, e) g = Gather(row2, j)",
+    "Einsum": 'o = Constant<value_ints = [1]>() s = Squeeze(col, o) g = Einsum<equation = "i,j->ij">(s, s)',
+    "function": "g = my.outer(col, row)",
+    "If": "t = Constant<value = bool {1}>() u = Not(t) g = my.branch(u, col, row)",
+    "Loop": """n = Constant<value_int = 28>() t = Constant<value = bool {1}>() g = Loop(n, t, row)<body = b
+        (int64 i, bool c, float[a, d] s) => (bool co, float[e, f] o) { co = Identity(c) o = Concat<axis = 0>(s, s) }>""",
+    "Loop, stacked": """n = Constant<value_int = 4000>() t = Constant<value = bool {1}>() q = Loop(n, t)<body = b
+        (int64 i, bool c) => (bool co, float[e, f] o) { co = Identity(c) o = Neg(row2) }> g = Identity(q)""",
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_what_small_values_would_make_large_is_not_computed(what: str) -> None:
+    model = parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 21, "my": 1]>
+        g (float[1] x) => (float y) {{ {LARGE[what]} m = ReduceMax<keepdims = 0>(g) y = Mul(x, m) }}
+        <domain: "my", opset_import: ["": 21]> outer (a, b) => (c) {{ d = Add(a, b) c = ReduceMax(d) }}
+        <domain: "my", opset_import: ["": 21]> branch (u, a, b) => (c) {{
+            c = If(u)<then_branch = t () => (float[m, n] p) {{ p = Neg(a) }}, else_branch = e () => (float[m, n] q) {{ q = Add(a, b) }}> }}"""
+    )
+    ramp = np.arange(20000, dtype=F)
+    for name, value in {"col": ramp[:, None], "row": ramp[None], "row2": ramp[None]}.items():
+        model.graph.initializer.append(numbaops.from_array(value, name))
+    tracemalloc.start()
+    folded = numbaops.fold(model)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 29
+    assert "max_tensor" in reasons(folded).values()
