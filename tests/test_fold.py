@@ -701,7 +701,8 @@ def test_a_nan_keeps_its_payload(what: str) -> None:
     model = parsed("(float[1] x) => (float[1] r) { r = Add(x, k) }")
     payload = b"\x0a\x01\x6b\x22\x08Constant"
     nan = b"\x01\x00\x80\x7f"
-    attribute = b"\x0a\x0bvalue_float\x15" + nan + b"\xa0\x01\x01" if what == "f" else b"\x0a\x0cvalue_floats\x3a\x04" + nan + b"\xa0\x01\x06"
+    one, list_of_one = b"\x0a\x0bvalue_float\x15" + nan + b"\xa0\x01\x01", b"\x0a\x0cvalue_floats\x3a\x04" + nan + b"\xa0\x01\x06"
+    attribute = one if what == "f" else list_of_one
     node = onnx.NodeProto.FromString(b"\x12" + payload[1:3] + payload[3:] + b"\x2a" + bytes([len(attribute)]) + attribute)
     model.graph.node.insert(0, node)
     assert nan in model.SerializeToString()
@@ -732,7 +733,8 @@ def test_what_small_values_would_make_large_is_not_computed(what: str) -> None:
         g (float[1] x) => (float y) {{ {LARGE[what]} m = ReduceMax<keepdims = 0>(g) y = Mul(x, m) }}
         <domain: "my", opset_import: ["": 21]> outer (a, b) => (c) {{ d = Add(a, b) c = ReduceMax(d) }}
         <domain: "my", opset_import: ["": 21]> branch (u, a, b) => (c) {{
-            c = If(u)<then_branch = t () => (float[m, n] p) {{ p = Neg(a) }}, else_branch = e () => (float[m, n] q) {{ q = Add(a, b) }}> }}"""
+            c = If(u)<then_branch = t () => (float[m, n] p) {{ p = Neg(a) }},
+                else_branch = e () => (float[m, n] q) {{ q = Add(a, b) }}> }}"""
     )
     ramp = np.arange(20000, dtype=F)
     for name, value in {"col": ramp[:, None], "row": ramp[None], "row2": ramp[None]}.items():

@@ -42,8 +42,33 @@ _ESTIMATED_FROM = 1 << 20
 """Bytes of inputs from which the size of an output is looked at before it is computed: that takes as long as a small node."""
 
 _GROWING = frozenset(
-    """AffineGrid BlackmanWindow CenterCropPad Col2Im ConstantOfShape Conv ConvInteger ConvTranspose DeformConv DFT EyeLike Expand HammingWindow
-    HannWindow ImageDecoder MaxUnpool MelWeightMatrix OneHot Pad QLinearConv Range Resize STFT Tile Upsample""".split()
+    (
+        "AffineGrid",
+        "BlackmanWindow",
+        "CenterCropPad",
+        "Col2Im",
+        "ConstantOfShape",
+        "Conv",
+        "ConvInteger",
+        "ConvTranspose",
+        "DeformConv",
+        "DFT",
+        "EyeLike",
+        "Expand",
+        "HammingWindow",
+        "HannWindow",
+        "ImageDecoder",
+        "MaxUnpool",
+        "MelWeightMatrix",
+        "OneHot",
+        "Pad",
+        "QLinearConv",
+        "Range",
+        "Resize",
+        "STFT",
+        "Tile",
+        "Upsample",
+    )
 )
 """Operators whose output may be larger than one element for each way to take one of each input."""
 

@@ -187,7 +187,8 @@ class Folder:
                 self._note("inlined", node, place)
                 nodes = inline(node, branch, self.fresh, self.used)
                 queue.extendleft(reversed(self._take_over(branch, place) + nodes))
-                fixed.update(*map(_parameters, branch.quantization_annotation), (note.tensor_name for note in branch.quantization_annotation))
+                for note in branch.quantization_annotation:
+                    fixed |= {note.tensor_name, *_parameters(note)}
                 continue
             for attribute in node.attribute:
                 for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
