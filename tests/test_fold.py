@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from numbaops.rewrite import evaluation
 from numbaops.rewrite.comparison import same_bits
 from numbaops.rewrite.fold import Folded
 from numbaops.rewrite.folding import GROWN
+from numbaops.rewrite.names import bodies
 
 F = np.float32
 
@@ -595,3 +597,151 @@ def test_every_model_of_onnx() -> None:
         checked(model, feeds, valid=False)
     for path in (Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"):
         numbaops.fold(path, check=1)
+
+
+def loops(outer: str, start: str, body: str) -> ModelProto:
+    """A model with ``outer`` and then a Loop of three trips with the states ``start``."""
+    return parsed(f"(float[3] x, bool c) => (float[3] r) {{ n = Constant<value_int=3>() {outer} r = Loop(n, c, {start})<body = {body}> }}")
+
+
+CAPTURES = {
+    "an Identity": loops(
+        "y = Identity(x) z = Neg(x)", "z", "b (int64 i, bool cc, float[3] x) => (bool co, float[3] xo) { co = Identity(cc) xo = Add(x, y) }"
+    ),
+    "an Identity, two bodies deep": loops(
+        "y = Identity(x) z = Neg(x)",
+        "z",
+        "b (int64 i, bool cc, float[3] s) => (bool co, float[3] o) { co = Identity(cc) t = Abs(s) o = If(cc)"
+        "<then_branch = t () => (float[3] p) { x = Neg(t) p = Add(x, y) }, else_branch = e () => (float[3] q) { q = Neg(y) }> }",
+    ),
+    "an output of an If": parsed(
+        """(float[3] x, bool c) => (float[3] q) {
+            t = Constant<value = bool {1}>() n = Constant<value_int=2>()
+            r, s = If(t)<
+                then_branch = a () => (float[3] p, float[3] o) { o = Neg(x) p = Loop(n, c, x)<
+                    body = b (int64 i, bool cc, float[3] s) => (bool co, float[3] z) { co = Identity(cc) z = Add(s, o) }> },
+                else_branch = e () => (float[3] u, float[3] v) { u = Identity(x) v = Neg(x) }>
+            q = Add(r, s) }"""
+    ),
+    "an output of an If, nodes inside": parsed(
+        """(float[3] x, bool c) => (float[3] q) {
+            t = Constant<value = bool {1}>()
+            r, s = If(t)<
+                then_branch = a () => (float[3] p, float[3] o) { o = Neg(x) p = If(c)<
+                    then_branch = f () => (float[3] z) { s = Neg(x) z = Add(s, o) }, else_branch = g () => (float[3] y) { y = Abs(o) }> },
+                else_branch = e () => (float[3] u, float[3] v) { u = Identity(x) v = Neg(x) }>
+            q = Add(r, s) }"""
+    ),
+    "a later constant": parsed(
+        """(float[3] x, bool c) => (float[3] r) {
+            u = If(c)<then_branch = t () => (float[3] o) { k = Neg(x) o = Abs(k) }, else_branch = e () => (float[3] p) { p = Neg(x) }>
+            w = Constant<value_floats = [1., 2., 4.]>() k = Neg(w) r = Add(u, k) }"""
+    ),
+    "a later constant output": parsed(
+        """(float[3] x, bool c) => (float[3] u, float[3] k) {
+            u = If(c)<then_branch = t () => (float[3] o) { k = Neg(x) o = Abs(k) }, else_branch = e () => (float[3] p) { p = Neg(x) }>
+            w = Constant<value_floats = [1., 2., 4.]>() k = Identity(w) }"""
+    ),
+}
+
+
+@pytest.mark.parametrize("c", [True, False])
+@pytest.mark.parametrize("what", CAPTURES)
+def test_a_name_that_comes_into_a_body_is_no_other_value_there(what: str, c: bool) -> None:
+    model = CAPTURES[what]
+    folded = checked(model, {"x": np.array([1, -2, 3], F), "c": np.array(c)})
+    outside = {name for node in folded.model.graph.node for name in node.output} | {x.name for x in folded.model.graph.initializer}
+
+    def inside(nodes: Any) -> list[str]:
+        return [name for node in nodes for body in bodies(node) for one in body.node for name in (*one.output, *inside([one]))]
+
+    assert not outside.intersection(inside(folded.model.graph.node))
+
+
+def test_values_that_what_trains_takes_keep_their_names() -> None:
+    model = parsed("(float[3] x, float[3] w) => (float[3] r) { y = Add(x, w) i = Identity(y) r = Neg(i) }")
+    model.graph.initializer.append(numbaops.from_array(np.ones(3, F), "w"))
+    algorithm = parser.parse_graph("a () => (float[3] nw) { nw = Sub(w, i) }")
+    model.training_info.add(algorithm=algorithm).update_binding.add(key="w", value="nw")
+    folded = checked(model, {"x": np.ones(3, F)}, valid=False)
+    assert operators(folded.model) == ["Add", "Identity", "Neg"]
+
+
+def annotated(text: str, of: str, **names: str) -> ModelProto:
+    model = parsed(text, s0=np.array(2, F), z0=np.array(3, np.uint8))
+    note = model.graph.quantization_annotation.add(tensor_name=of)
+    for key, value in names.items():
+        note.quant_parameter_tensor_names.add(key=key, value=value)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("text", "of", "scale", "kept"),
+    [
+        ("(float[3] x) => (float[3] r) { i = Identity(x) r = Neg(i) }", "i", "s0", {"s0", "z0"}),
+        ("(float[3] x) => (float[3] r) { i = Abs(x) r = Neg(i) s = Neg(s0) }", "i", "s", {"s", "z0"}),
+        ("(float[3] x) => (float[3] r) { i = Abs(x) r = Neg(x) s = Neg(s0) }", "i", "s", set()),
+    ],
+)
+def test_quantization_annotations(text: str, of: str, scale: str, kept: set[str]) -> None:
+    folded = checked(annotated(text, of, SCALE_TENSOR=scale, ZERO_POINT_TENSOR="z0"), {"x": np.ones(3, F)})
+    assert [one.tensor_name for one in folded.model.graph.quantization_annotation] == ([of] if kept else [])
+    assert {one.name for one in folded.model.graph.initializer} == kept
+
+
+@pytest.mark.parametrize("value", ["\u00b2", "9" * 5000, "-1", "", "\u0663"], ids=["power", "long", "negative", "empty", "arabic"])
+def test_what_is_no_growth(value: str) -> None:
+    model = parsed("(float[3] x) => (float[3] r) { s = Neg(k) r = Add(x, s) }", k=np.ones(3, F))
+    model.metadata_props.add(key=GROWN, value=value)
+    assert operators(checked(model).model) == ["Add"]
+
+
+@pytest.mark.parametrize("what", ["f", "floats"])
+def test_a_nan_keeps_its_payload(what: str) -> None:
+    model = parsed("(float[1] x) => (float[1] r) { r = Add(x, k) }")
+    payload = b"\x0a\x01\x6b\x22\x08Constant"
+    nan = b"\x01\x00\x80\x7f"
+    one, list_of_one = b"\x0a\x0bvalue_float\x15" + nan + b"\xa0\x01\x01", b"\x0a\x0cvalue_floats\x3a\x04" + nan + b"\xa0\x01\x06"
+    attribute = one if what == "f" else list_of_one
+    node = onnx.NodeProto.FromString(b"\x12" + payload[1:3] + payload[3:] + b"\x2a" + bytes([len(attribute)]) + attribute)
+    model.graph.node.insert(0, node)
+    assert nan in model.SerializeToString()
+    assert nan in checked(model).model.SerializeToString()
+
+
+LARGE = {
+    "Add": "g = Add(col, row)",
+    "Add of generators": "s = Constant<value_ints = [20000, 1]>() z = Constant<value_ints = [1, 20000]>() "
+    "e = ConstantOfShape(s) f = ConstantOfShape(z) g = Add(e, f)",
+    "MatMul": "g = MatMul(col, row)",
+    "Gather": "o = Constant<value_ints = [1]>() s = Squeeze(col, o) i = Cast<to = 7>(s) e = Constant<value_int = 0>() "
+    "j = Mul(i, e) g = Gather(row2, j)",
+    "Einsum": 'o = Constant<value_ints = [1]>() s = Squeeze(col, o) g = Einsum<equation = "i,j->ij">(s, s)',
+    "function": "g = my.outer(col, row)",
+    "If": "t = Constant<value = bool {1}>() u = Not(t) g = my.branch(u, col, row)",
+    "Loop": """n = Constant<value_int = 28>() t = Constant<value = bool {1}>() g = Loop(n, t, row)<body = b
+        (int64 i, bool c, float[a, d] s) => (bool co, float[e, f] o) { co = Identity(c) o = Concat<axis = 0>(s, s) }>""",
+    "Loop, stacked": """n = Constant<value_int = 4000>() t = Constant<value = bool {1}>() q = Loop(n, t)<body = b
+        (int64 i, bool c) => (bool co, float[e, f] o) { co = Identity(c) o = Neg(row2) }> g = Identity(q)""",
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_what_small_values_would_make_large_is_not_computed(what: str) -> None:
+    model = parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 21, "my": 1]>
+        g (float[1] x) => (float y) {{ {LARGE[what]} m = ReduceMax<keepdims = 0>(g) y = Mul(x, m) }}
+        <domain: "my", opset_import: ["": 21]> outer (a, b) => (c) {{ d = Add(a, b) c = ReduceMax(d) }}
+        <domain: "my", opset_import: ["": 21]> branch (u, a, b) => (c) {{
+            c = If(u)<then_branch = t () => (float[m, n] p) {{ p = Neg(a) }},
+                else_branch = e () => (float[m, n] q) {{ q = Add(a, b) }}> }}"""
+    )
+    ramp = np.arange(20000, dtype=F)
+    for name, value in {"col": ramp[:, None], "row": ramp[None], "row2": ramp[None]}.items():
+        model.graph.initializer.append(numbaops.from_array(value, name))
+    tracemalloc.start()
+    folded = numbaops.fold(model)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 29
+    assert "max_tensor" in reasons(folded).values()

@@ -5,6 +5,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -37,8 +41,39 @@ _LOOPS = frozenset(("Loop", "Scan", "SequenceMap"))
 _ESTIMATED_FROM = 1 << 20
 """Bytes of inputs from which the size of an output is looked at before it is computed: that takes as long as a small node."""
 
-_GROWING = frozenset(("Pad", "Resize", "Upsample", "OneHot", "Range", "Tile", "EyeLike", "MaxUnpool", "HannWindow", "HammingWindow"))
-"""Operators whose output may be of any size whatever that of their inputs."""
+_GROWING = frozenset(
+    (
+        "AffineGrid",
+        "BlackmanWindow",
+        "CenterCropPad",
+        "Col2Im",
+        "ConstantOfShape",
+        "Conv",
+        "ConvInteger",
+        "ConvTranspose",
+        "DeformConv",
+        "DFT",
+        "EyeLike",
+        "Expand",
+        "HammingWindow",
+        "HannWindow",
+        "ImageDecoder",
+        "MaxUnpool",
+        "MelWeightMatrix",
+        "OneHot",
+        "Pad",
+        "QLinearConv",
+        "Range",
+        "Resize",
+        "STFT",
+        "Tile",
+        "Upsample",
+    )
+)
+"""Operators whose output may be larger than one element for each way to take one of each input."""
+
+_TRAFFIC = 16
+"""How many times the bytes that one value may take all values may that a body or function computes on the way."""
 
 _SHAPE_ELEMENTS = 1 << 6
 """Elements of inputs up to which the estimate is told their values, which may be a shape."""
@@ -63,6 +98,70 @@ def key_of(called: FunctionProto | NodeProto) -> Key:
     return canonical_domain(called.domain), name, called.overload
 
 
+@dataclass(slots=True)
+class _Budget:
+    """What the values that a body or function computes may take.
+
+    Attributes:
+        each: bytes of one of them.
+        left: bytes of all that are still to come.
+    """
+
+    each: int
+    left: int
+
+    def count(self, values: Sequence[Any]) -> None:
+        """Take values into account."""
+        sizes = [logical_bytes(value) for value in values]
+        self.left -= sum(sizes)
+        if self.left < 0 or max(sizes, default=0) > self.each:
+            raise LeftError("max_tensor", f"{max(sizes)} bytes, of many" if self.left < 0 else f"{max(sizes)} bytes")
+
+
+_budget: ContextVar[_Budget | None] = ContextVar("_budget", default=None)
+
+
+class _Careful(ReferenceEvaluator):
+    """An evaluator whose bodies and functions look at the size of a value before they compute it."""
+
+    @functools.cached_property
+    def steps(self) -> list[Step]:
+        return [step if isinstance(step.node, ControlFlow) else self._guarded(step) for step in super().steps]
+
+    def body(self, often: bool = True, known: Mapping[str, Any] = MappingProxyType({})) -> Callable[..., Sequence[Any]]:
+        """As it is, but what it gives counts, as a Loop may keep it for each trip."""
+        body = super().body(often, known)
+
+        def counted(*values: Any) -> Sequence[Any]:
+            found = body(*values)
+            budget = _budget.get()
+            if budget is not None:
+                budget.count(found)
+            return found
+
+        return counted
+
+    def _guarded(self, step: Step) -> Step:
+        function, node, opsets = step.fast.function, step.node.onnx_node, self.opsets_
+
+        def guarded(*values: Any) -> Any:
+            budget = _budget.get()
+            if budget is not None:
+                _check_size(_estimated(node, values, opsets), budget.each)
+            found = function(*values)
+            if budget is not None:
+                budget.count(several(found, len(step.outputs)))
+            return found
+
+        fast = replace(step.fast, function=guarded, ufunc=None, elementwise=False, compound=False, lazy=None, prepared=None)
+        return replace(step, fast=fast)
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise LeftError("max_tensor", f"{size} bytes")
+
+
 class Scope:
     """Nodes that are under the same opset imports.
 
@@ -76,15 +175,15 @@ class Scope:
         self.opsets = imports_of(proto, None)
         self.functions = functions
         self._external = external
-        self._evaluators: dict[frozenset[Key], ReferenceEvaluator] = {}
+        self._evaluators: dict[frozenset[Key], _Careful] = {}
 
-    def _evaluator(self, called: frozenset[Key]) -> ReferenceEvaluator:
+    def _evaluator(self, called: frozenset[Key]) -> _Careful:
         """An evaluator without nodes that knows the called functions; of the others it may be unable to load some."""
         if called not in self._evaluators:
             graph = helper.make_graph([], "none", [], [])
             imports = [helper.make_opsetid(domain, version) for domain, version in self.opsets.items()]
             model = helper.make_model(graph, opset_imports=imports, functions=[self.functions[key] for key in sorted(called)])
-            self._evaluators[called] = ReferenceEvaluator(Source(model, self._external), exact=True)
+            self._evaluators[called] = _Careful(Source(model, self._external), exact=True)
         return self._evaluators[called]
 
     def inside(self, node: NodeProto) -> Iterator[tuple[NodeProto, Mapping[str, int]]]:
@@ -149,10 +248,10 @@ class Scope:
             values = [get() for get in inputs][: len(step.inputs)]
             if isinstance(step.node, Loop):
                 _check_trips(values)
-            if (size := _estimated(node, values, step, self.opsets)) > limit:
-                raise LeftError("max_tensor", f"{size} bytes")
+            if not step.fast.lazy:
+                _check_size(_estimated(node, values, self.opsets), limit)
             values += [outer[name]() for name in step.captured]
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), _limited(_Budget(limit, limit * _TRAFFIC)):
                 found = step.fast.lazy(*values) if step.fast.lazy else step.fast.function(*values)
             return [shared(as_value(value)) for value in several(found, len(step.outputs))]
         except LeftError:
@@ -160,6 +259,8 @@ class Scope:
         except MemoryError as error:
             raise LeftError("memory", _text(error)) from error
         except Exception as error:
+            if (left := _left_inside(error)) is not None:
+                raise left from error
             raise LeftError("fails", _text(error)) from error
 
     def _check_pure(self, step: Step) -> None:
@@ -172,6 +273,22 @@ class Scope:
         if any(one.op_type in _LOOPS for one, _ in self.inside(node.onnx_node)):
             raise LeftError("loop", "inside of it")
         raise LeftError("random")
+
+
+@contextmanager
+def _limited(budget: _Budget) -> Iterator[None]:
+    token = _budget.set(budget)
+    try:
+        yield
+    finally:
+        _budget.reset(token)
+
+
+def _left_inside(error: BaseException | None) -> LeftError | None:
+    """What a body or function was left for."""
+    while error is not None and not isinstance(error, LeftError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _check_trips(values: Sequence[Any]) -> None:
@@ -189,27 +306,44 @@ def logical_bytes(value: Any) -> int:
     return math.prod(value.shape) * value.itemsize if isinstance(value, np.ndarray) else sum(map(logical_bytes, value or ()))
 
 
-def _estimated(node: NodeProto, values: Sequence[Any], step: Step, opsets: Mapping[str, int]) -> int:
+def _estimated(node: NodeProto, values: Sequence[Any], opsets: Mapping[str, int]) -> int:
     """Bytes of the outputs, as shape inference has them; 0 where they are surely few, or nothing is known."""
-    if step.fast.lazy or (node.op_type not in _GROWING and sum(map(logical_bytes, values)) < _ESTIMATED_FROM):
-        return 0
-    if node.op_type in ("EyeLike", "Shape", "Size"):
-        return logical_bytes(values[0]) if node.op_type == "EyeLike" else 0
-    if node.op_type == "Range":
+    domain = canonical_domain(node.domain)
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    if (domain, node.op_type) == ("", "Range"):
         start, limit, delta = (float(np.reshape(value, ())) for value in values)
-        return int(max(0, (limit - start) / delta)) * values[0].itemsize if delta else 0
-    signature = signature_of(canonical_domain(node.domain), node.op_type, opsets.get(canonical_domain(node.domain)))
+        return int(max(0, (limit - start) / delta)) * arrays[0].itemsize if delta else 0
+    if (domain != "" or node.op_type not in _GROWING) and _at_most(values) < _ESTIMATED_FROM:
+        return 0
+    signature = signature_of(domain, node.op_type, opsets.get(domain))
     if signature is None or any(bodies(node)):
         return 0
     given = {name: value for name, value in zip(node.input, values, strict=False) if name and isinstance(value, np.ndarray)}
     try:
         types = {name: helper.make_tensor_type_proto(of_dtype(value.dtype).code, value.shape) for name, value in given.items()}
         known = {name: from_array(value, name) for name, value in given.items() if value.size <= _SHAPE_ELEMENTS}
-        imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+        imports = [helper.make_opsetid(name, version) for name, version in opsets.items()]
         inferred = onnx.shape_inference.infer_node_outputs(signature.schema, node, types, known, opset_imports=imports)
-    except Exception:  # of onnx, which has no common base; without an estimate it is computed
+    except Exception:  # of onnx, which has no common base
+        inferred = {}
+    sizes = [_type_bytes(each) for each in inferred.values()]
+    return sum(sizes) if sizes and all(sizes) else max(sum(sizes), _stretched(arrays))
+
+
+def _at_most(values: Sequence[Any]) -> int:
+    """Bytes of an output that has an element for each way to take one of each input."""
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    elements = math.prod(max(1, value.size) for value in arrays)
+    return max(elements * max((value.itemsize for value in arrays), default=1), sum(map(logical_bytes, values)))
+
+
+def _stretched(arrays: Sequence[Any]) -> int:
+    """Bytes of an output that is as large as its inputs stretched as NumPy does it; 0 if they cannot be."""
+    try:
+        shape = np.broadcast_shapes(*(value.shape for value in arrays))
+    except ValueError:
         return 0
-    return sum(map(_type_bytes, inferred.values()))
+    return math.prod(shape) * max((value.itemsize for value in arrays), default=1)
 
 
 def _type_bytes(declared: TypeProto) -> int:

@@ -7,12 +7,14 @@ are smaller than what they make.
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import FunctionProto, GraphProto, NodeProto, TensorProto
+from onnx import FunctionProto, GraphProto, NodeProto, TensorAnnotation, TensorProto
 
 from numbaops.engine.functions import references
 from numbaops.engine.load import canonical_domain
@@ -20,12 +22,14 @@ from numbaops.engine.signature import node_label
 from numbaops.rewrite import files
 from numbaops.rewrite.evaluation import Key, LeftError, Scope, constant_codes, key_of, stored_bytes
 from numbaops.rewrite.known import Known, known_initializers, of_shape
-from numbaops.rewrite.names import Fresh, captured, every_name, inline, is_if, rename_inputs, takes
+from numbaops.rewrite.names import Fresh, bodies, captured, defined, every_definition, every_name, hide, inline, is_if, rename_inputs, takes
 from numbaops.rewrite.places import Place, constant, tensor_of
 
 GROWN = "numbaops.fold.growth"
 """Entry of ``metadata_props``: how many bytes of ``max_growth`` are used. It is there only if that limit left something as it was, so that
 it leaves the same when the result is folded once more."""
+
+_GROWTH = re.compile("[0-9]{1,18}")
 
 GENERATORS = frozenset(("ConstantOfShape", "EyeLike", "Expand", "Tile", "Range", "DequantizeLinear"))
 """Operators that make much of little: they stay where they are smaller than what they make."""
@@ -87,12 +91,15 @@ class Folder:
     def run(self) -> None:
         """Fold, and once more where that makes room within ``max_growth``, so that who folds the result finds nothing to do."""
         entry = next((each for each in self.model.metadata_props if each.key == GROWN), None)
-        self.growth = int(entry.value) if entry is not None and entry.value.isdigit() else 0
+        self.growth = int(entry.value) if entry is not None and _GROWTH.fullmatch(entry.value) else 0
         while True:
             self.facts = [fact for fact in self.facts if fact.what != "left"]
             done = len(self.facts)
             self.over = False
+            notes = self._notes()
             self._pass()
+            if self._notes() < notes:
+                continue  # what only a quantization annotation named that is no more
             if not self.over or len(self.facts) == done + sum(fact.what == "left" for fact in self.facts):
                 break
         if entry is not None:
@@ -114,14 +121,25 @@ class Folder:
         self._remove_functions()
 
     @functools.cached_property
+    def trained(self) -> frozenset[str]:
+        """Names in what trains the model, which may be those of values of its graph."""
+        names: set[str] = set()
+        for one in self.model.training_info:
+            for graph in (one.initialization, one.algorithm):
+                names.update(every_name(graph.node))
+                names.update(value.name for value in graph.output)
+            names.update(entry.key for entry in (*one.initialization_binding, *one.update_binding))
+        return frozenset(names - {""})
+
+    @functools.cached_property
     def used(self) -> Counter[str]:
-        """How often each name comes in the graph or function at work."""
+        """How often each name is that of a value in the graph or function at work."""
         owner = self.owner
-        names = Counter(every_name(owner.node))
+        names = Counter(every_definition(owner.node))
         if isinstance(owner, FunctionProto):
-            names.update([*owner.input, *owner.output])
+            names.update(owner.input)
         else:
-            names.update(value.name for value in (*owner.input, *owner.output))
+            names.update(value.name for value in owner.input)
             names.update(tensor.name for tensor in owner.initializer)
             names.update(sparse.values.name for sparse in owner.sparse_initializer)
         return names
@@ -129,7 +147,10 @@ class Folder:
     @functools.cached_property
     def fresh(self) -> Fresh:
         """Gives names that nothing in it has."""
-        return Fresh(self.used)
+        owner = self.owner
+        names = {*self.used, *every_name(owner.node)}
+        names.update(value if isinstance(value, str) else value.name for value in owner.output)
+        return Fresh(names | self.trained)
 
     def _whole(self, place: Place) -> None:
         """Fold a graph or function, in which the names of values are its own."""
@@ -150,13 +171,14 @@ class Folder:
         """Compute what is known; bodies are folded on the way, Ifs inlined, Identities left out."""
         entries: list[_Entry] = []
         renamed: dict[str, str] = {}
+        fixed = outputs | self._fixed(place) | {note.tensor_name for note in self._noted(place.owner)}
         queue = deque(place.owner.node)
         while queue:
             node = queue.popleft()
             if renamed:
-                rename_inputs(node, renamed)
+                rename_inputs(node, renamed, self.fresh)
             own = canonical_domain(node.domain) == ""
-            if own and node.op_type == "Identity" and self._renames(node, outputs):
+            if own and node.op_type == "Identity" and self._renames(node, fixed):
                 renamed[node.output[0]] = node.input[0]
                 self._note("renamed", node, place)
                 continue
@@ -165,6 +187,8 @@ class Folder:
                 self._note("inlined", node, place)
                 nodes = inline(node, branch, self.fresh, self.used)
                 queue.extendleft(reversed(self._take_over(branch, place) + nodes))
+                for note in branch.quantization_annotation:
+                    fixed |= {note.tensor_name, *_parameters(note)}
                 continue
             for attribute in node.attribute:
                 for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
@@ -175,6 +199,22 @@ class Folder:
                     place.values[name] = known
             entries.append(entry)
         return entries
+
+    def _fixed(self, place: Place) -> set[str]:
+        """Names that others than nodes take: what trains the model, and quantization annotations."""
+        names = set(self.trained) if place.main else set()
+        return names.union(*map(_parameters, self._noted(place.owner)))
+
+    def _notes(self) -> int:
+        return sum(len(self._noted(owner)) for owner in (self.model.graph, *self.model.functions))
+
+    def _noted(self, owner: GraphProto | FunctionProto) -> list[TensorAnnotation]:
+        """The quantization annotations in a graph or function, and in its bodies."""
+        found = list(owner.quantization_annotation) if isinstance(owner, GraphProto) else []
+        for node in owner.node:
+            for body in bodies(node):
+                found += self._noted(body)
+        return found
 
     @staticmethod
     def _renames(node: NodeProto, outputs: set[str]) -> bool:
@@ -204,6 +244,7 @@ class Folder:
         owner.value_info.extend(branch.value_info)
         place.values.update(known_initializers(branch, frozenset(), self.loaded))
         for tensor in branch.initializer:
+            place.early.add(tensor.name)
             if not place.takes_initializers:
                 made.append(constant(tensor))
             else:
@@ -216,10 +257,8 @@ class Folder:
 
     def _body(self, body: GraphProto, node: NodeProto, place: Place) -> None:
         label = " / ".join(filter(None, (place.label, f"{node.op_type} {node_label(node)}")))
-        hidden = {name for each in body.node for name in each.output}
+        hidden = defined(body, inputs=not is_if(node))
         inputs = {value.name for value in body.input}
-        if not is_if(node):
-            hidden |= inputs
         values = {name: known for name, known in place.values.items() if name not in hidden}
         values = {name: Known(known.get, known.nbytes, 0, known.made) for name, known in values.items()}
         outer = frozenset(values)
@@ -233,7 +272,7 @@ class Folder:
         values = place.values
         if node.op_type in _ONLY_SHAPE and canonical_domain(node.domain) == "":
             values = {**place.shapes, **values} if place.shapes else values
-        if not all(name in values for name in entry.takes):
+        if not all(name in values for name in entry.takes) or _has_nan(node):
             return entry
         if node.op_type == "Constant" and (known := _of_constant(node, self.loaded)) is not None:
             entry.known = [known]
@@ -257,7 +296,7 @@ class Folder:
         """From the outputs on, store what is known and wanted, leave out what nobody wants, and keep the rest."""
         users: Counter[str] = Counter(name for entry in entries for name in entry.takes)
         makers = {name: entry for entry in entries for name in entry.node.output if name}
-        needed = set(outputs) | self._trained_names(place)
+        needed = set(outputs) | self._fixed(place)
         kept: list[NodeProto] = []
         stored: list[TensorProto] = []
         for entry in reversed(entries):
@@ -272,6 +311,7 @@ class Folder:
                 if tensors is not None:
                     users.subtract(entry.takes)
                     for tensor in tensors:
+                        place.early.add(tensor.name)
                         if tensor.name in outputs or not place.takes_initializers:
                             kept.append(node if _is_plain_constant(node, tensor) else constant(tensor))
                         else:
@@ -281,18 +321,12 @@ class Folder:
                 self.facts.append(entry.left)
             needed.update(entry.takes)
             kept.append(node)
+        if place.early:
+            hide(kept, place.early, self.fresh)
         del place.owner.node[:]
         place.owner.node.extend(reversed(kept))
         gone = place.tidy(needed, stored[::-1])
         self.facts.extend(Fact("removed", "", "initializer", name, place.label) for name in gone)
-
-    def _trained_names(self, place: Place) -> set[str]:
-        if not place.main:
-            return set()
-        graphs = [graph for one in self.model.training_info for graph in (one.initialization, one.algorithm)]
-        names = {name for graph in graphs for name in every_name(graph.node)}
-        bound = {entry.key for one in self.model.training_info for entry in (*one.initialization_binding, *one.update_binding)}
-        return names | bound
 
     def _acts(self, entry: _Entry, place: Place) -> bool:
         """Whether a node may do more than compute what nobody takes."""
@@ -391,12 +425,23 @@ class Folder:
         self.facts.append(self._fact(what, node, place, size=size))
 
 
+def _parameters(note: TensorAnnotation) -> set[str]:
+    return {entry.value for entry in note.quant_parameter_tensor_names}
+
+
 def _absent() -> None:
     return None
 
 
 def _is_plain_constant(node: NodeProto, tensor: TensorProto) -> bool:
     return tensor_of(node) is not None and node.output[0] == tensor.name
+
+
+def _has_nan(node: NodeProto) -> bool:
+    """Whether a Constant has a NaN as a Python float: that is a double, on the way to which a NaN may lose its payload."""
+    if node.op_type != "Constant" or canonical_domain(node.domain) != "":
+        return False
+    return any(math.isnan(value) for one in node.attribute if one.name in ("value_float", "value_floats") for value in (one.f, *one.floats))
 
 
 def _of_constant(node: NodeProto, loaded: files.LoadedModel) -> Known | None:

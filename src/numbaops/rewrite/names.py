@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from onnx import AttributeProto, GraphProto, NodeProto
@@ -54,13 +54,18 @@ def captured(node: NodeProto) -> dict[str, None]:
     """The names of the outer values that the bodies of a node take, in order."""
     found: dict[str, None] = {}
     for body in bodies(node):
-        own = defined(body, inputs=not is_if(node))
-        taken = [name for inner in body.node for name in takes(inner)]
-        taken += [value.name for value in body.output]
-        if is_if(node):
-            taken += [value.name for value in body.input]
-        found.update((name, None) for name in taken if name and name not in own)
+        branch = is_if(node)
+        found.update(_taken(body, defined(body, inputs=not branch), branch))
     return found
+
+
+def _taken(body: GraphProto, own: Collection[str], branch: bool) -> dict[str, None]:
+    """The names of the outer values that a body takes, in order."""
+    taken = [name for inner in body.node for name in takes(inner)]
+    taken += [value.name for value in body.output]
+    if branch:
+        taken += [value.name for value in body.input]
+    return {name: None for name in taken if name and name not in own}
 
 
 def takes(node: NodeProto) -> set[str]:
@@ -82,6 +87,18 @@ def every_name(nodes: Iterable[NodeProto]) -> Iterator[str]:
             yield from every_name(body.node)
 
 
+def every_definition(nodes: Iterable[NodeProto]) -> Iterator[str]:
+    """The names of the values that nodes and their bodies make, as often as they do."""
+    for node in nodes:
+        yield from filter(None, node.output)
+        for body in bodies(node):
+            if not is_if(node):
+                yield from (value.name for value in body.input)
+            yield from (tensor.name for tensor in body.initializer)
+            yield from (sparse.values.name for sparse in body.sparse_initializer)
+            yield from every_definition(body.node)
+
+
 class Fresh:
     """Names that nothing has yet."""
 
@@ -98,20 +115,51 @@ class Fresh:
         return found
 
 
-def rename_inputs(node: NodeProto, names: Mapping[str, str]) -> None:
-    """Let a node and its bodies take other values in the place of outer ones."""
+def rename_inputs(node: NodeProto, names: Mapping[str, str], fresh: Callable[[str], str]) -> None:
+    """Let a node and its bodies take other values in the place of outer ones; a body's own value of such a name gets a fresh one."""
     for position, name in enumerate(node.input):
         if name in names:
             node.input[position] = names[name]
+    branch = is_if(node)
     for body in bodies(node):
-        branch = is_if(node)
-        inner = {name: other for name, other in names.items() if name not in defined(body, inputs=not branch)}
-        if inner:
-            for one in body.node:
-                rename_inputs(one, inner)
-            _rename_declared(body.output, inner)
-            if branch:
-                _rename_declared(body.input, inner)
+        own = defined(body, inputs=not branch)
+        taken = _taken(body, own, branch)
+        inner = {name: other for name, other in names.items() if name in taken}
+        inner |= {name: fresh(name) for name in sorted(own.intersection(inner.values()))}
+        _rename_inside(body, inner, fresh)
+
+
+def hide(nodes: Iterable[NodeProto], names: Collection[str], fresh: Callable[[str], str]) -> None:
+    """Give fresh names to values of bodies, at any depth, that are called like one that is outside of them from now on."""
+    for node in nodes:
+        for body in bodies(node):
+            clash = defined(body, inputs=not is_if(node)).intersection(names)
+            if clash:
+                _rename_inside(body, {name: fresh(name) for name in sorted(clash)}, fresh)
+            hide(body.node, names, fresh)
+
+
+def _rename_inside(graph: GraphProto, names: Mapping[str, str], fresh: Callable[[str], str]) -> None:
+    """Rename values in a graph and its bodies, whether they are its own or come from outside."""
+    if not names:
+        return
+    for node in graph.node:
+        rename_inputs(node, names, fresh)
+        for position, name in enumerate(node.output):
+            if name in names:
+                node.output[position] = names[name]
+    for values in (graph.input, graph.output, graph.initializer, graph.value_info):
+        _rename_declared(values, names)
+    _rename_declared([sparse.values for sparse in graph.sparse_initializer], names)
+    _rename_notes(graph, names)
+
+
+def _rename_notes(graph: GraphProto, names: Mapping[str, str]) -> None:
+    """Rename what quantization annotations are of, and the tensors that they name."""
+    for note in graph.quantization_annotation:
+        note.tensor_name = names.get(note.tensor_name, note.tensor_name)
+        for entry in note.quant_parameter_tensor_names:
+            entry.value = names.get(entry.value, entry.value)
 
 
 def _rename_declared(values: Iterable[Any], names: Mapping[str, str]) -> None:
@@ -127,14 +175,15 @@ def inline(node: NodeProto, branch: GraphProto, fresh: Callable[[str], str], use
         node: the If.
         branch: the branch that is always taken; its nodes are changed, and its initializers belong to what is around the If afterwards.
         fresh: gives a name that nothing has yet.
-        used: how often each name comes in the whole graph.
+        used: how often each name is that of a value in the whole graph, and at least so often if that is not certain any more.
 
     Returns:
         The nodes in the place of the If.
     """
     own = defined(branch, inputs=False)
-    inside = Counter(every_name([node]))  # of both branches: one goes with the If
-    inside.subtract([*node.input, *node.output])
+    inside = Counter(every_definition([node]))  # of both branches: one goes with the If
+    inside.subtract(filter(None, node.output))
+    hide(branch.node, set(node.output), fresh)
     names: dict[str, str] = {}
     copies: list[NodeProto] = []
     for value, output in zip(branch.output, node.output, strict=False):
@@ -147,13 +196,7 @@ def inline(node: NodeProto, branch: GraphProto, fresh: Callable[[str], str], use
     for name in sorted(own):
         if name not in names and used.get(name, 0) > inside[name]:
             names[name] = fresh(name)
-    for one in (*branch.node, *copies):
-        rename_inputs(one, names)
-        for position, name in enumerate(one.output):
-            one.output[position] = names.get(name, name)
-    _rename_declared(branch.initializer, names)
-    _rename_declared([sparse.values for sparse in branch.sparse_initializer], names)
-    _rename_declared(branch.value_info, names)
-    for note in branch.quantization_annotation:
-        note.tensor_name = names.get(note.tensor_name, note.tensor_name)
+    for copy in copies:
+        copy.input[0] = names.get(copy.input[0], copy.input[0])
+    _rename_inside(branch, names, fresh)
     return [*branch.node, *copies]

@@ -26,6 +26,7 @@ class Place:
         old: whether the model is of an IR version before 4, where every initializer is an input as well.
         shapes: by name, what stands for graph inputs of declared shape, for who looks at nothing but the shape.
         outer: the names of known values of the graphs around it.
+        early: the names of values that are constants now, which bodies before the nodes that made them see as well.
     """
 
     owner: GraphProto | FunctionProto
@@ -36,6 +37,7 @@ class Place:
     old: bool = False
     shapes: dict[str, Known] = field(default_factory=dict)
     outer: frozenset[str] = frozenset()
+    early: set[str] = field(default_factory=set)
 
     @property
     def outputs(self) -> list[str]:
