@@ -115,7 +115,7 @@ def commands() -> dict[str, str]:
 LONG = ("numbaops warmup", "numbaops bench", "numbaops bench MODEL --beside onnxruntime")  # every kernel; a minute each
 
 
-@pytest.mark.parametrize("command", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in commands()])
+@pytest.mark.parametrize("command", [pytest.param(one, marks=[pytest.mark.long] * (one in LONG)) for one in commands()])
 def test_command(command: str, tmp_path: Path) -> None:
     pytest.importorskip("cyclopts")
     if "onnxruntime" in command and not installed("onnxruntime"):

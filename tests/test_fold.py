@@ -528,7 +528,7 @@ def test_drawn_graphs(seed: int) -> None:
     check_drawn(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_many_drawn_graphs() -> None:
     for seed in range(1000, 2000):
@@ -565,7 +565,7 @@ def test_some_cases_of_onnx(node_cases: list[Any], known: bool) -> None:
         check_case(case, known)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("known", [False, True], ids=["fed", "known"])
 def test_every_case_of_onnx(node_cases: list[Any], known: bool) -> None:
@@ -578,7 +578,7 @@ def test_every_case_of_onnx(node_cases: list[Any], known: bool) -> None:
     assert wrong == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
 def test_every_model_of_onnx() -> None:
     """Those that are stored in files, on the inputs that are stored beside them, and networks with light weights."""

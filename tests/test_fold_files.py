@@ -242,7 +242,7 @@ def test_every_kind_of_source(source: str, tmp_path: Path) -> None:
         assert [node.op_type for node in numbaops.fold(given).model.graph.node] == ["Add", "Abs"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_model_of_more_than_2_gib(tmp_path: Path) -> None:
     count = (5 << 28) // 4  # of floats, in each of two weights
     made = model("w", "v", count=1)
