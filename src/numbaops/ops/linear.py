@@ -16,7 +16,7 @@ from numbaops.casting import cast
 from numbaops.errors import InvalidValueError
 from numbaops.ops._byte_products import bytes_multiplied
 from numbaops.ops._einsum import contracted
-from numbaops.ops._precision import check_same_type, narrowed, wide_dtype, widened
+from numbaops.ops._precision import HALVES, check_same_type, narrowed, wide_dtype, widened
 from numbaops.ops._products import integers_multiplied, limit_of, multiplied
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
@@ -40,11 +40,23 @@ class MatMul:
         return matmul(a, b)
 
     def prepared(self, a: Any, b: Any) -> Callable[..., Array] | None:
-        """The same where B is known, ``...`` standing for what is not: one that repeats its elements in memory is laid out."""
-        if b is ... or 0 not in b.strides:
+        """The same where B is known, ``...`` standing for what is not: widened once, and laid out if it repeats its elements in memory."""
+        known = _known(b)
+        if known is None:
             return None
-        known = np.ascontiguousarray(b)
-        return lambda a, _=None: matmul(a, known)
+
+        def call(a: Array, _: Any = None) -> Array:
+            check_same_type(a, b)
+            return narrowed(_product(widened(a), known), a.dtype)
+
+        return call
+
+
+def _known(b: Any) -> Array | None:
+    """A second factor that is known, as it serves in every run; None if it does as it is."""
+    if b is ... or (0 not in b.strides and b.dtype not in HALVES):
+        return None
+    return widened(np.ascontiguousarray(b))
 
 
 def _product(a: Array, b: Array) -> Array:
@@ -66,6 +78,10 @@ def gemm(a: Array, b: Array, c: Array | None = None, *, alpha: float = 1.0, beta
     if a.ndim != 2 or b.ndim != 2:
         raise InvalidValueError(f"A and B have the shapes {list(a.shape)} and {list(b.shape)}; allowed: rank 2")
     check_same_type(a, b)
+    return _gemm(a, b, c, alpha, beta, transA, transB)
+
+
+def _gemm(a: Array, b: Array, c: Array | None, alpha: float, beta: float, transA: int, transB: int) -> Array:
     wide = wide_dtype(a.dtype)
     if a.dtype.kind in "iu" and not (float(alpha).is_integer() and float(beta).is_integer()):
         wide = np.dtype(np.float64)  # truncated at the end
@@ -89,11 +105,19 @@ class Gemm:
         return gemm(a, b, c, **self._attributes)
 
     def prepared(self, a: Any, b: Any, c: Any = None) -> Callable[..., Array] | None:
-        """The same where B is known, ``...`` standing for what is not: one that repeats its elements in memory is laid out."""
-        if b is ... or 0 not in b.strides:
+        """The same where B is known, ``...`` standing for what is not: widened once, and laid out if it repeats its elements in memory."""
+        known = _known(b)
+        if known is None or known.ndim != 2:
             return None
-        known = np.ascontiguousarray(b)
-        return lambda a, _=None, c=None: self(a, known, c)
+        given = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0, **self._attributes}
+
+        def call(a: Array, _: Any = None, c: Array | None = None) -> Array:
+            if a.ndim != 2:
+                return self(a, b, c)  # which says what is wrong
+            check_same_type(a, b)
+            return _gemm(a, known, c, **given)
+
+        return call
 
 
 def _scaled(x: Array, factor: float) -> Array:
