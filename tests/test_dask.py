@@ -69,7 +69,7 @@ X = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
 
 def test_it_is_dask_that_is_imported() -> None:
     assert dask.__name__ == "dask" and da.__name__ == "dask.array"
-    assert numbaops.dask.da is da
+    assert numbaops.dask.arrays.da is da
     assert "numbaops" not in str(dask.__file__)
 
 

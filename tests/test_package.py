@@ -135,7 +135,7 @@ RULES = {
     "drawing": Rule("errors dtypes", others="numpy onnx"),
     "rewrite": Rule(f"{BELOW} engine reference drawing rewrite", BELOW, others="numpy onnx google"),
     "batches": Rule("errors dtypes engine reference rewrite", others="numpy onnx"),
-    "dask": Rule("__init__ errors dtypes convert ops batches", others="numpy dask distributed"),
+    "dask": Rule("__init__ errors dtypes convert ops batches dask", others="numpy dask distributed"),
     "ray": Rule("errors batches", others="numpy"),
     "cli": Rule(
         f"{BELOW} engine reference batches drawing rewrite cli __init__", "dask", others="numpy onnx rich cyclopts numba onnxruntime"

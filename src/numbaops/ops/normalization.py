@@ -14,9 +14,12 @@ import numpy as np
 
 from numbaops.errors import InvalidValueError
 from numbaops.ops._axes import normalized_axes, normalized_axis
+from numbaops.ops._dropout import dropout_1, dropout_7, dropout_10, dropout_12
+from numbaops.ops._layer_normalization import layer_normalization, rms_normalization
 from numbaops.ops._precision import rounded, stage_dtype, working_dtype
-from numbaops.ops._rows import SOURCES, Runs, folded, kernels_for, normalized, scaled
+from numbaops.ops._rows import Runs, folded, normalized, scaled
 from numbaops.ops._softmax import hardmax_1, hardmax_13, log_softmax_1, log_softmax_13, softmax_1, softmax_13
+from numbaops.ops._statistics import centred, runs_of_axes, standardized, stashed
 from numbaops.ops.base import Array
 from numbaops.ops.leaf import Leaf
 
@@ -24,27 +27,6 @@ _quiet = np.errstate(all="ignore")
 
 MVN_EPSILON = 1e-9
 """Added to the standard deviation by the function with which ONNX defines MeanVarianceNormalization."""
-
-
-def _mean(x: Array, axes: Sequence[int]) -> Array:
-    """The mean with the axes kept as 1; NaN where there is nothing to take it of."""
-    total = np.add.reduce(x, tuple(axes), keepdims=True)
-    return total / x.dtype.type(x.size // total.size if total.size else 0)  # type: ignore[no-any-return]
-
-
-def _centred(x: Array, axes: Sequence[int]) -> tuple[Array, Array, Array]:
-    """The deviations from the mean, the mean and the variance over ``axes``, which are kept as 1."""
-    mean = _mean(x, axes)
-    deviation = x - mean
-    return deviation, mean, _mean(deviation * deviation, axes)
-
-
-def _standardized(x: Array, axes: Sequence[int], epsilon: float) -> tuple[Array, Array, Array]:
-    """``(x - mean) / sqrt(variance + epsilon)``, the mean and ``1 / sqrt(variance + epsilon)``."""
-    deviation, mean, variance = _centred(x, axes)
-    inverse = 1 / np.sqrt(variance + x.dtype.type(epsilon))
-    deviation *= inverse
-    return deviation, mean, inverse
 
 
 def _per_channel(parameter: Array, name: str, x: Array, dtype: np.dtype[Any]) -> Array:
@@ -59,12 +41,6 @@ def _runs_of_channels(x: Array) -> Runs:
     """Each channel, through all images."""
     channels, plane = x.shape[1], math.prod(x.shape[2:])
     return Runs(channels, plane, len(x), channels * plane, plane, 1)
-
-
-def _runs_of_axes(x: Array, first: int) -> Runs:
-    """All that lies along the axes from one on."""
-    size = math.prod(x.shape[first:])
-    return Runs(math.prod(x.shape[:first]), size, 1, size, size, 1)
 
 
 def _check_has_channels(x: Array) -> None:
@@ -92,7 +68,7 @@ def _batch_normalization(
         if found is None:
             axes = [axis for axis in range(x.ndim) if axis != 1] if spatial else [0]
             y, batch_mean, batch_var = (
-                each[0] if number else each for number, each in enumerate(_centred(x.astype(dtype, copy=False), axes))
+                each[0] if number else each for number, each in enumerate(centred(x.astype(dtype, copy=False), axes))
             )
             y *= scale / np.sqrt(batch_var + dtype.type(epsilon))
             y += bias
@@ -180,10 +156,10 @@ def instance_normalization(x: Array, scale: Array, bias: Array, *, epsilon: floa
     _check_has_channels(x)
     dtype = working_dtype(x, scale, bias)
     scale, bias = _per_channel(scale, "scale", x, dtype), _per_channel(bias, "B", x, dtype)
-    found = normalized(x, _runs_of_axes(x, 2), scale, bias, epsilon) if dtype == np.float32 else None
+    found = normalized(x, runs_of_axes(x, 2), scale, bias, epsilon) if dtype == np.float32 else None
     if found is not None:
         return found[0]
-    y, _, _ = _standardized(x.astype(dtype, copy=False), range(2, x.ndim), epsilon)
+    y, _, _ = standardized(x.astype(dtype, copy=False), range(2, x.ndim), epsilon)
     y *= scale
     y += bias
     return y.astype(x.dtype, copy=False)
@@ -218,103 +194,12 @@ def group_normalization_21(x: Array, scale: Array, bias: Array, *, epsilon: floa
         found = normalized(x, runs, scale, bias, epsilon)
         if found is not None:
             return found[0]
-    source = _stashed(rows, stash)
-    y = _standardized(source.astype(working_dtype(source), copy=False), (2,), epsilon)[0].reshape(x.shape)
+    source = stashed(rows, stash)
+    y = standardized(source.astype(working_dtype(source), copy=False), (2,), epsilon)[0].reshape(x.shape)
     y = rounded(y, source.dtype).astype(dtype, copy=False)
     y *= scale
     y += bias
     return y.astype(x.dtype, copy=False)
-
-
-def _stashed(x: Array, stash: np.dtype[Any]) -> Array:
-    """The input of a first stage that has a precision of its own.
-
-    float64 stays: that is what both ONNX Runtime and onnx.reference do, and ``stash_type`` is float32 unless given.
-    """
-    return x if x.dtype == np.float64 and stash.itemsize >= 4 else x.astype(stash, copy=False)
-
-
-def _broadcast(parameter: Array, name: str, x: Array, dtype: np.dtype[Any]) -> Array:
-    """A parameter that broadcasts to ``x``, in the type to compute in."""
-    unfit = parameter.ndim > x.ndim or any(size not in (1, full) for size, full in zip(parameter.shape[::-1], x.shape[::-1], strict=False))
-    if unfit:
-        raise InvalidValueError(f"{name} has shape {list(parameter.shape)}; allowed: one that broadcasts to {list(x.shape)}")
-    return parameter.astype(dtype, copy=False)
-
-
-def _for_each(parameter: Array, shape: tuple[int, ...]) -> Array | None:
-    """A parameter that broadcasts, as one number for each element of a row of that shape; None if rows have others each."""
-    if parameter.shape == shape:
-        return parameter.reshape(-1)
-    rank = len(shape)
-    if parameter.size != math.prod(parameter.shape[-rank:]):
-        return None
-    return np.broadcast_to(parameter.reshape(parameter.shape[-rank:]), shape).reshape(-1)
-
-
-def _normalized_rows(x: Array, axis: int, scale: Array, bias: Array | None, epsilon: float, centred: bool) -> tuple[Array, ...] | None:
-    """``x`` normalized along the axes from one on, the means and the variances, by a kernel; None where NumPy is to serve."""
-    if kernels_for(x, SOURCES) is None:
-        return None
-    factors, summands = _for_each(scale, x.shape[axis:]), None if bias is None else _for_each(bias, x.shape[axis:])
-    if factors is None or (summands is None and bias is not None):
-        return None
-    return normalized(x, _runs_of_axes(x, axis), factors, summands, epsilon, centred=centred, each=True)
-
-
-@_quiet
-def layer_normalization(
-    x: Array, scale: Array, bias: Array | None = None, *, axis: int, epsilon: float, stash_type: int
-) -> tuple[Array, Array, Array]:
-    """LayerNormalization: standardized in the precision of ``stash_type``, then scaled and shifted.
-
-    The text rounds to the type of X in between; as in ONNX Runtime, that is left to the end.
-
-    https://onnx.ai/onnx/operators/onnx__LayerNormalization.html
-
-    Returns:
-        Y, and the mean and the inverse standard deviation in the type of ``stash_type``.
-    """
-    stash, axis, dtype = stage_dtype(stash_type, "stash_type"), normalized_axis(axis, x.ndim), working_dtype(x, scale, bias)
-    scale, bias = _broadcast(scale, "Scale", x, dtype), None if bias is None else _broadcast(bias, "B", x, dtype)
-    found = _normalized_rows(x, axis, scale, bias, epsilon, True) if stash == dtype == np.float32 else None
-    if found is not None:
-        mean, variance = (each.reshape(*x.shape[:axis], *(1,) * (x.ndim - axis)) for each in found[1:])
-        return found[0], mean, 1 / np.sqrt(variance + np.float32(epsilon))
-    source = _stashed(x, stash)
-    y, mean, inverse = _standardized(source.astype(working_dtype(source), copy=False), range(axis, x.ndim), epsilon)
-    y = rounded(y, source.dtype).astype(dtype, copy=False)
-    y *= scale
-    if bias is not None:
-        y += bias
-    return y.astype(x.dtype, copy=False), mean.astype(stash, copy=False), inverse.astype(stash, copy=False)
-
-
-@_quiet
-def rms_normalization(x: Array, scale: Array, *, axis: int, epsilon: float, stash_type: int) -> Array:
-    """RMSNormalization: divided by the root mean square in the precision of ``stash_type``, then scaled.
-
-    https://onnx.ai/onnx/operators/onnx__RMSNormalization.html
-
-    Returns:
-        An array of the type of ``scale``.
-    """
-    stash, axis, dtype = stage_dtype(stash_type, "stash_type"), normalized_axis(axis, x.ndim), working_dtype(x, scale)
-    factors = _broadcast(scale, "scale", x, dtype)
-    if scale.dtype == x.dtype and stash == dtype == np.float32:
-        found = _normalized_rows(x, axis, factors, None, epsilon, False)
-        if found is not None:
-            return found[0]
-    source = _stashed(x, stash)
-    wide = source.astype(working_dtype(source), copy=False)
-    square = _mean(wide * wide, range(axis, x.ndim))
-    y = wide / np.sqrt(square + wide.dtype.type(epsilon))
-    y = rounded(y, source.dtype)
-    if x.itemsize < scale.itemsize:  # else the last rounding includes this one, as in ONNX Runtime
-        y = rounded(y, x.dtype)
-    y = y.astype(dtype, copy=False)
-    y *= factors
-    return y.astype(scale.dtype, copy=False)
 
 
 @_quiet
@@ -345,11 +230,11 @@ def mean_variance_normalization(x: Array, *, axes: Sequence[int]) -> Array:
     """
     chosen = normalized_axes(axes, x.ndim)
     kept = [axis for axis in range(x.ndim) if axis not in chosen]
-    runs = _runs_of_channels(x) if kept == [1] else _runs_of_axes(x, len(kept)) if kept == list(range(len(kept))) else None
+    runs = _runs_of_channels(x) if kept == [1] else runs_of_axes(x, len(kept)) if kept == list(range(len(kept))) else None
     found = normalized(x, runs, None, None, 0, beyond=MVN_EPSILON) if runs is not None else None
     if found is not None:
         return found[0]
-    y, _, variance = _centred(x.astype(working_dtype(x), copy=False), chosen)
+    y, _, variance = centred(x.astype(working_dtype(x), copy=False), chosen)
     y /= np.sqrt(variance) + y.dtype.type(MVN_EPSILON)
     return y.astype(x.dtype, copy=False)
 
@@ -379,51 +264,6 @@ def lrn(x: Array, *, alpha: float, beta: float, bias: float, size: int) -> Array
         np.power(total, total.dtype.type(beta), out=total)
     np.divide(wide, total, out=total)
     return total.astype(x.dtype, copy=False)
-
-
-def _dropped(x: Array, ratio: float, seed: int | None) -> tuple[Array, Array]:
-    """Elements drawn as onnx.reference draws them, so that a seed means the same, and which ones were kept."""
-    if not 0 <= ratio < 1:
-        raise InvalidValueError(f"ratio is {ratio}; allowed: 0 <= ratio < 1", attribute="ratio")
-    kept = np.asarray(np.random.RandomState(None if seed is None else seed % 2**32).uniform(0, 1, x.shape) >= ratio)
-    wide = x.astype(dtype := working_dtype(x))
-    wide *= dtype.type(1 / (1 - ratio))
-    wide[~kept] = 0
-    return wide.astype(x.dtype, copy=False), kept
-
-
-def _all_kept(x: Array, outputs: int, dtype: Any) -> tuple[Array, ...]:
-    return (x, np.ones(x.shape, dtype)) if outputs > 1 else (x,)
-
-
-def dropout_1(x: Array, *, ratio: float, is_test: int, outputs: int, consumed_inputs: Sequence[int] = ()) -> tuple[Array, ...]:
-    """Dropout 1 and 6, random unless ``is_test``; the mask has the type of the data.
-
-    https://onnx.ai/onnx/operators/onnx__Dropout.html
-    """
-    if is_test:
-        return _all_kept(x, outputs, x.dtype)
-    y, kept = _dropped(x, ratio, None)
-    return y, kept.astype(x.dtype)
-
-
-def dropout_7(x: Array, *, ratio: float, outputs: int) -> tuple[Array, ...]:
-    """Dropout 7, which only infers; the mask has the type of the data."""
-    return _all_kept(x, outputs, x.dtype)
-
-
-def dropout_10(x: Array, *, ratio: float, outputs: int) -> tuple[Array, ...]:
-    """Dropout 10, which only infers."""
-    return _all_kept(x, outputs, bool)
-
-
-def dropout_12(
-    x: Array, ratio: Array | None = None, training_mode: Array | None = None, *, outputs: int, seed: int | None = None
-) -> tuple[Array, ...]:
-    """Dropout 12 and later, random if ``training_mode`` is true."""
-    if training_mode is None or not training_mode.item() or (ratio is not None and ratio.item() == 0):
-        return _all_kept(x, outputs, bool)
-    return _dropped(x, 0.5 if ratio is None else float(ratio.item()), seed)
 
 
 LEAVES: tuple[Leaf, ...] = (

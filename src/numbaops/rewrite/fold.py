@@ -13,7 +13,8 @@ from onnx import GraphProto, ModelProto
 from numbaops.errors import InvalidValueError
 from numbaops.rewrite import files
 from numbaops.rewrite.comparison import check_same
-from numbaops.rewrite.folding import Fact, Folder
+from numbaops.rewrite.facts import Fact
+from numbaops.rewrite.folding import Folder
 from numbaops.rewrite.names import bodies
 
 __all__ = ["MAX_GROWTH", "MAX_TENSOR", "Fact", "Folded", "fold"]

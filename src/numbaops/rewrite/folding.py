@@ -10,20 +10,20 @@ import functools
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from onnx import FunctionProto, GraphProto, NodeProto, TensorAnnotation, TensorProto
+from onnx import FunctionProto, GraphProto, NodeProto, TensorAnnotation
 
 from numbaops.engine.functions import references
 from numbaops.engine.load import canonical_domain
 from numbaops.engine.signature import node_label
 from numbaops.rewrite import files
-from numbaops.rewrite.evaluation import Key, LeftError, Scope, constant_codes, key_of, stored_bytes
+from numbaops.rewrite.evaluation import Key, LeftError, Scope, key_of, stored_bytes
+from numbaops.rewrite.facts import Entry, Fact, fact_of
 from numbaops.rewrite.known import Known, known_initializers, of_shape
-from numbaops.rewrite.names import Fresh, bodies, captured, defined, every_definition, every_name, hide, inline, is_if, rename_inputs, takes
+from numbaops.rewrite.names import Fresh, bodies, captured, defined, every_definition, every_name, inline, is_if, rename_inputs, takes
 from numbaops.rewrite.places import Place, constant, tensor_of
+from numbaops.rewrite.storing import Store
 
 GROWN = "numbaops.fold.growth"
 """Entry of ``metadata_props``: how many bytes of ``max_growth`` are used. It is there only if that limit left something as it was, so that
@@ -41,42 +41,6 @@ _ONLY_SHAPE = frozenset(("Shape", "Size", "EyeLike"))
 """Operators that look at nothing of their input but type and shape."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """What became of a node, or of an initializer.
-
-    Attributes:
-        what: ``"folded"`` (its outputs are stored), ``"inlined"`` (an ``If`` in whose place is a branch), ``"removed"`` (nobody took its
-            outputs), ``"renamed"`` (an ``Identity``, whose takers take its input) or ``"left"`` (it depends on no graph input, and stays).
-        reason: why it was left: ``"smaller as it is"``, ``"max_tensor"``, ``"max_growth"``, ``"random"``, ``"side effect"``,
-            ``"unknown operator"``, ``"loop"``, ``"no tensor"`` (a sequence), ``"no Constant"`` (which is needed there, and does not exist
-            for that type at the opset), ``"attribute of the function"``, ``"fails"`` or ``"memory"``; else "".
-        op_type: the operator, with its domain if it is not ONNX's own; ``"initializer"`` for an initializer.
-        name: of the node, or of the first value that it computes.
-        place: where it is: "" for the graph, else the function or the nodes around the body.
-        bytes: of what was stored, or would have been.
-        detail: what there is to say beside.
-    """
-
-    what: str
-    reason: str
-    op_type: str
-    name: str
-    place: str
-    bytes: int = 0
-    detail: str = ""
-
-
-@dataclass(slots=True)
-class _Entry:
-    """A node on its way: with its outputs if they are known, or why they are not."""
-
-    node: NodeProto
-    takes: set[str]
-    known: list[Known] | None = None
-    left: Fact | None = None
-
-
 class Folder:
     """Folds a model in place."""
 
@@ -85,27 +49,27 @@ class Folder:
         self.max_tensor, self.dense = max_tensor, dense
         self.facts: list[Fact] = []
         self.old = self.model.ir_version < 4
-        self.max_growth, self.growth, self.over = max_growth, 0, False
+        self.store = Store(max_growth, max_tensor, self.facts)
         self.functions: dict[Key, FunctionProto] = {key_of(each): each for each in self.model.functions}
 
     def run(self) -> None:
         """Fold, and once more where that makes room within ``max_growth``, so that who folds the result finds nothing to do."""
         entry = next((each for each in self.model.metadata_props if each.key == GROWN), None)
-        self.growth = int(entry.value) if entry is not None and _GROWTH.fullmatch(entry.value) else 0
+        self.store.growth = int(entry.value) if entry is not None and _GROWTH.fullmatch(entry.value) else 0
         while True:
-            self.facts = [fact for fact in self.facts if fact.what != "left"]
+            self.facts[:] = [fact for fact in self.facts if fact.what != "left"]
             done = len(self.facts)
-            self.over = False
+            self.store.over = False
             notes = self._notes()
             self._pass()
             if self._notes() < notes:
                 continue  # what only a quantization annotation named that is no more
-            if not self.over or len(self.facts) == done + sum(fact.what == "left" for fact in self.facts):
+            if not self.store.over or len(self.facts) == done + sum(fact.what == "left" for fact in self.facts):
                 break
         if entry is not None:
-            entry.value = str(self.growth)
-        elif self.over:
-            self.model.metadata_props.add(key=GROWN, value=str(self.growth))
+            entry.value = str(self.store.growth)
+        elif self.store.over:
+            self.model.metadata_props.add(key=GROWN, value=str(self.store.growth))
 
     def _pass(self) -> None:
         graph = self.model.graph
@@ -161,17 +125,16 @@ class Folder:
 
     def _place(self, place: Place) -> None:
         """Fold the nodes of a graph, body or function."""
-        outputs = set(place.outputs)
-        entries = self._forward(place, outputs)
-        self._backward(place, entries, outputs)
+        entries = self._forward(place)
+        self.store.store(place, entries, self._fixed(place), self.fresh)
 
     # Forward: what is known
 
-    def _forward(self, place: Place, outputs: set[str]) -> list[_Entry]:
+    def _forward(self, place: Place) -> list[Entry]:
         """Compute what is known; bodies are folded on the way, Ifs inlined, Identities left out."""
-        entries: list[_Entry] = []
+        entries: list[Entry] = []
         renamed: dict[str, str] = {}
-        fixed = outputs | self._fixed(place) | {note.tensor_name for note in self._noted(place.owner)}
+        fixed = set(place.outputs) | self._fixed(place) | {note.tensor_name for note in self._noted(place.owner)}
         queue = deque(place.owner.node)
         while queue:
             node = queue.popleft()
@@ -180,11 +143,11 @@ class Folder:
             own = canonical_domain(node.domain) == ""
             if own and node.op_type == "Identity" and self._renames(node, fixed):
                 renamed[node.output[0]] = node.input[0]
-                self._note("renamed", node, place)
+                self.facts.append(fact_of("renamed", node, place))
                 continue
             branch = self._branch(node, place) if own and node.op_type == "If" else None
             if branch is not None:
-                self._note("inlined", node, place)
+                self.facts.append(fact_of("inlined", node, place))
                 nodes = inline(node, branch, self.fresh, self.used)
                 queue.extendleft(reversed(self._take_over(branch, place) + nodes))
                 for note in branch.quantization_annotation:
@@ -266,9 +229,9 @@ class Folder:
         shapes = {name: known for name, known in place.shapes.items() if name not in hidden}
         self._place(Place(body, place.scope, label, values, old=self.old, shapes=shapes, outer=outer))
 
-    def _compute(self, node: NodeProto, place: Place) -> _Entry:
+    def _compute(self, node: NodeProto, place: Place) -> Entry:
         """A node with its outputs, if they depend on known values only."""
-        entry = _Entry(node, takes(node))
+        entry = Entry(node, takes(node))
         values = place.values
         if node.op_type in _ONLY_SHAPE and canonical_domain(node.domain) == "":
             values = {**place.shapes, **values} if place.shapes else values
@@ -283,123 +246,12 @@ class Folder:
             results = place.scope.compute(node, inputs, outer, max(self.max_tensor, COMPUTED))
         except LeftError as error:
             if error.reason != "attribute of the function" or node.op_type != "Constant":
-                entry.left = self._fact("left", node, place, reason=error.reason, detail=error.detail)
+                entry.left = fact_of("left", node, place, reason=error.reason, detail=error.detail)
             return entry
         cost = node.ByteSize() + sum(values[name].cost for name in entry.takes)
         made = node.op_type in GENERATORS | {"Constant"} or any(values[name].made for name in entry.takes)
         entry.known = [_known(result, cost, made and not self.dense) for result in results]
         return entry
-
-    # Backward: what is stored
-
-    def _backward(self, place: Place, entries: list[_Entry], outputs: set[str]) -> None:
-        """From the outputs on, store what is known and wanted, leave out what nobody wants, and keep the rest."""
-        users: Counter[str] = Counter(name for entry in entries for name in entry.takes)
-        makers = {name: entry for entry in entries for name in entry.node.output if name}
-        needed = set(outputs) | self._fixed(place)
-        kept: list[NodeProto] = []
-        stored: list[TensorProto] = []
-        for entry in reversed(entries):
-            node = entry.node
-            wanted = [position for position, name in enumerate(node.output) if name and name in needed]
-            if not wanted and not self._acts(entry, place):
-                self._note("removed", node, place)
-                users.subtract(entry.takes)
-                continue
-            if entry.known is not None and wanted:
-                tensors = self._stored(entry, wanted, place, needed, users, makers)
-                if tensors is not None:
-                    users.subtract(entry.takes)
-                    for tensor in tensors:
-                        place.early.add(tensor.name)
-                        if tensor.name in outputs or not place.takes_initializers:
-                            kept.append(node if _is_plain_constant(node, tensor) else constant(tensor))
-                        else:
-                            stored.append(tensor)
-                    continue
-            if entry.left is not None:
-                self.facts.append(entry.left)
-            needed.update(entry.takes)
-            kept.append(node)
-        if place.early:
-            hide(kept, place.early, self.fresh)
-        del place.owner.node[:]
-        place.owner.node.extend(reversed(kept))
-        gone = place.tidy(needed, stored[::-1])
-        self.facts.extend(Fact("removed", "", "initializer", name, place.label) for name in gone)
-
-    def _acts(self, entry: _Entry, place: Place) -> bool:
-        """Whether a node may do more than compute what nobody takes."""
-        if entry.known is not None or not (unknown := place.scope.unknown(entry.node)):
-            return False
-        entry.left = self._fact("left", entry.node, place, reason="side effect", detail=unknown)
-        return True
-
-    def _stored(
-        self,
-        entry: _Entry,
-        wanted: Sequence[int],
-        place: Place,
-        needed: set[str],
-        users: Counter[str],
-        makers: Mapping[str, _Entry],
-    ) -> list[TensorProto] | None:
-        """The wanted outputs of a node as tensors; None if the node stays."""
-        assert entry.known is not None
-        node = entry.node
-        if node.op_type == "Constant" and tensor_of(node) is not None and (node.output[0] in place.outputs or not place.takes_initializers):
-            return None  # as it is stored already
-        if node.op_type == "Identity" and (node.input[0] in needed or node.input[0] in place.outer):
-            return None  # a second copy of what is there
-        sizes = [entry.known[position].nbytes for position in wanted]
-        total = sum(size or 0 for size in sizes)
-        if (reason := self._reason(entry, wanted, sizes, place)) is not None:
-            entry.left = self._fact("left", node, place, reason=reason, size=total)
-            return None
-        if tensor_of(node) is None:
-            added = total - self._freed(entry, place, needed, users, makers)
-            if added > 0 and self.growth + added > self.max_growth:
-                entry.left = self._fact("left", node, place, reason="max_growth", size=total)
-                self.over = True
-                return None
-            self.growth += max(0, added)
-        self._note("folded", node, place, size=total)
-        return [entry.known[position].tensor(node.output[position]) for position in wanted]
-
-    def _reason(self, entry: _Entry, wanted: Sequence[int], sizes: Sequence[int | None], place: Place) -> str | None:
-        """Why the outputs of a node cannot be stored, or should not."""
-        assert entry.known is not None
-        if None in sizes:
-            return "no tensor"
-        if any(entry.known[position].made for position in wanted):
-            return "smaller as it is"
-        if tensor_of(entry.node) is None and max(size or 0 for size in sizes) > self.max_tensor:
-            return "max_tensor"
-        as_nodes = not place.takes_initializers or any(entry.node.output[position] in place.outputs for position in wanted)
-        opset = place.scope.opsets.get("")
-        codes = frozenset() if opset is None else constant_codes(opset)
-        if as_nodes and not all(entry.known[position].code in codes for position in wanted):
-            return "no Constant"
-        return None
-
-    def _freed(self, entry: _Entry, place: Place, needed: set[str], users: Mapping[str, int], makers: Mapping[str, _Entry]) -> int:
-        """Bytes that go with a node: its own, and those of what only it, and what goes with it, takes."""
-        gone: Counter[str] = Counter()
-        todo, total = [entry], 0
-        while todo:
-            one = todo.pop()
-            total += one.node.ByteSize()
-            for name in one.takes:
-                gone[name] += 1
-                if name in needed or gone[name] < users[name]:
-                    continue
-                maker = makers.get(name)
-                if maker is None:
-                    known = place.values.get(name)
-                    total += 0 if known is None else known.cost
-                elif all(not output or (output not in needed and gone[output] == users[output]) for output in maker.node.output):
-                    todo.append(maker)
-        return total
 
     def _remove_functions(self) -> None:
         """Take out functions that nothing calls."""
@@ -417,13 +269,6 @@ class Folder:
                 self.facts.append(Fact("removed", "", "function", function.name, ""))
                 del self.model.functions[position]
 
-    def _fact(self, what: str, node: NodeProto, place: Place, *, reason: str = "", detail: str = "", size: int = 0) -> Fact:
-        op_type = ".".join(filter(None, (canonical_domain(node.domain), node.op_type)))
-        return Fact(what, reason, op_type, node_label(node), place.label, size, detail)
-
-    def _note(self, what: str, node: NodeProto, place: Place, *, size: int = 0) -> None:
-        self.facts.append(self._fact(what, node, place, size=size))
-
 
 def _parameters(note: TensorAnnotation) -> set[str]:
     return {entry.value for entry in note.quant_parameter_tensor_names}
@@ -431,10 +276,6 @@ def _parameters(note: TensorAnnotation) -> set[str]:
 
 def _absent() -> None:
     return None
-
-
-def _is_plain_constant(node: NodeProto, tensor: TensorProto) -> bool:
-    return tensor_of(node) is not None and node.output[0] == tensor.name
 
 
 def _has_nan(node: NodeProto) -> bool:
