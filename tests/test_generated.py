@@ -167,6 +167,12 @@ def test_layouts() -> None:
         check("g (float[a,b,c,d] x) => (y) { a = Neg(x)  b = Add(a, x)  y = Abs(b) }", {"x": x})
 
 
+def test_inputs_of_other_layouts_keep_theirs() -> None:
+    """NumPy's results have the layout of the inputs, and a sum over them adds up in that order."""
+    x = np.ascontiguousarray(RANDOM.standard_normal((4, 30, 31, 8)).astype(np.float32)).transpose(0, 3, 1, 2)
+    assert check("g (float[a,b,c,d] x) => (y) { a = Mul(x, x)  b = Add(a, x)  y = ReduceMean(b) }", {"x": x}) == 1
+
+
 def test_exact_runs_have_none() -> None:
     evaluator = ReferenceEvaluator(model("g (float[a,b,c,d] x) => (y) { a = Neg(x)  y = Abs(a) }"), exact=True)
     assert found(evaluator, {"x": X}) == []

@@ -132,3 +132,21 @@ def test_caches_of_different_shapes() -> None:
 def test_functions_of_numpy_load_with_every_numpy(op_type: str) -> None:
     """Before 2.1, they have no signature to look at."""
     assert run(op_type, 13, np.zeros(3, F)).shape == (3,)
+
+
+@pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
+def test_known_factors_of_another_type(op_type: str) -> None:
+    """They are widened once, and still of their own type."""
+    node = onnx.helper.make_node(op_type, ["x", "w"], ["o"])
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", 1, [2, 2])],
+        [onnx.helper.make_tensor_value_info("o", 1, None)],
+        [numbaops.from_array(np.ones((2, 2), np.float16), "w")],
+    )
+    evaluator = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=9))
+    for _ in range(8):
+        with pytest.raises(numbaops.InvalidTypeError, match="float32 and float16"):
+            evaluator.run(None, {"x": FLOATS})
+        assert evaluator.run(None, {"x": FLOATS.astype(np.float16)})[0].dtype == np.float16

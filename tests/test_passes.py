@@ -126,13 +126,18 @@ def test_unknown_passes(names: Any) -> None:
         ("a = LeakyRelu <alpha = 0.5> (x)  b = LeakyRelu <alpha = 0.5> (x)  y = Add(a, b)", 2),
         ("a, m = Dropout(x)  b = Dropout(x)  y = Add(a, b)", 3),
         ("a, i = TopK <axis = 0> (x, two)  b, j = TopK <axis = 0> (x, two)  k = Mul(i, j)  e = Cast <to = 1> (k)  y = Sum(a, b, e)", 4),
+        ("a = LayerNormalization(x, s)  b, m, i = LayerNormalization(x, s)  y = Sum(a, b, m, i)", 3),
+        (
+            "k = Constant <value_float = 0.5> ()  t = Constant <value = bool {1}> ()  a = Dropout(x, k, t)  b = Dropout(x, k, t)  y = Sub(a, b)",
+            3,
+        ),
         ("a = RandomNormalLike(x)  b = RandomNormalLike(x)  y = Sub(a, b)", 3),
         ("a = Bernoulli(p)  b = Bernoulli(p)  y = Sub(a, b)", 3),
     ],
 )
 def test_equal_nodes(text: str, left: int) -> None:
     made = parser.parse_model(
-        f'<ir_version: 8, opset_import: ["" : 17]>\ng (float[a] x, float[a] p) => (y) <int64[1] two = {{2}}> {{ {text} }}'
+        f'<ir_version: 8, opset_import: ["" : 17]>\ng (float[a] x, float[a] p, float[a] s) => (y) <int64[1] two = {{2}}> {{ {text} }}'
     )
     evaluator = ReferenceEvaluator(made)
     plan = plan_of(evaluator)
