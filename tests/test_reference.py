@@ -586,7 +586,9 @@ def run_backend_suite(evaluator: type[onnx.reference.ReferenceEvaluator], includ
 def test_backend_suite_fails_nowhere_but_where_onnx_fails() -> None:
     ours = run_backend_suite(ReferenceEvaluator, [])
     theirs = run_backend_suite(onnx.reference.ReferenceEvaluator, sorted(ours))
-    assert ours - theirs == set()
+    # what Bernoulli draws is as it should be in either only by chance, so that theirs may pass where ours does not
+    drawn = {name for name in ours if name.startswith("test_bernoulli")}
+    assert ours - theirs - drawn == set()
 
 
 @pytest.mark.slow
