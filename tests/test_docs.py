@@ -69,7 +69,7 @@ def scripts(page: Path) -> Iterator[tuple[str, str]]:
     yield from programs
 
 
-def run_in(folder: Path, *arguments: str) -> str:
+def run_in(folder: Path, *arguments: str, **variables: str) -> str:
     """What Python prints with these arguments in a folder that has a model and an input; nothing may come on stderr."""
     if not (folder / "model.onnx").exists():
         onnx.save(SMALL, folder / "model.onnx")
@@ -78,7 +78,7 @@ def run_in(folder: Path, *arguments: str) -> str:
     process = subprocess.run(
         [sys.executable, "-W", "error", *arguments],
         cwd=folder,
-        env={**plain, "PYTHONPATH": str(Path(numbaops.__file__).parents[1])},
+        env={**plain, "PYTHONPATH": str(Path(numbaops.__file__).parents[1]), **variables},
         capture_output=True,
         text=True,
         timeout=600,
@@ -120,7 +120,9 @@ def test_command(command: str, tmp_path: Path) -> None:
     pytest.importorskip("cyclopts")
     if "onnxruntime" in command and not installed("onnxruntime"):
         pytest.skip("needs onnxruntime")
-    assert run_in(tmp_path, "-m", "numbaops", *command.replace("MODEL", "model.onnx").split()[1:])
+    # What is installed goes to a home of its own, for a shell that need not be the one around the tests.
+    home = {"HOME": str(tmp_path), "SHELL": "/bin/bash"} if "--install" in command else {}
+    assert run_in(tmp_path, "-m", "numbaops", *command.replace("MODEL", "model.onnx").split()[1:], **home)
 
 
 def test_blocks_are_found() -> None:
