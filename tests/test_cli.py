@@ -133,9 +133,9 @@ def test_no_color(command: Command, monkeypatch: pytest.MonkeyPatch, arguments: 
     [
         (
             ("fly",),
-            'Unknown command "fly"; commands: run, ops, info, warmup, check, compact, bench, fold, completion; see numbaops --help',
+            'Unknown command "fly"; commands: run, ops, info, warmup, check, compact, bench, fold, completion (see numbaops --help)',
         ),
-        (("run", "--fly"), "Unknown option: --fly"),
+        (("run", "--fly"), "Unknown option: --fly (see numbaops run --help)"),
         (("run", "a.onnx", "b.onnx"), "b.onnx"),
         (("run", "--repeat", "0"), "--repeat"),
         (("run", "--repeat", "many"), "--repeat"),
@@ -462,6 +462,15 @@ def test_inputs_that_cannot_be_drawn(command: Command, tmp_path: Path, declared:
     assert text in one_line_error(command("run", model))
 
 
+def test_an_error_tells_what_was_drawn(command: Command, tmp_path: Path) -> None:
+    inputs = [value_info("x", shape=[1, 3]), value_info("i", TensorProto.INT64, [50])]
+    nodes = [helper.make_node("Gather", ["x", "i"], ["y"])]
+    model = save_model(tmp_path / "model.onnx", nodes, inputs, [value_info("y", shape=None)])
+    assert "(drawn: x, i; --input NAME=FILE gives" in one_line_error(command("run", model))
+    np.savez(tmp_path / "feed.npz", x=np.ones((1, 3), np.float32), i=np.ones(50, np.int64))
+    assert "drawn" not in one_line_error(command("run", model, "--inputs", tmp_path / "feed.npz"))
+
+
 @pytest.mark.parametrize("kind", ["empty", "cut", "text", "folder"])
 def test_bad_models(command: Command, tmp_path: Path, subtract: Path, kind: str) -> None:
     content = {"empty": b"", "cut": subtract.read_bytes()[:40], "text": b"no model at all\n"}
@@ -651,12 +660,14 @@ def test_numbers_out_of_range_name_their_option(command: Command, subtract: Path
         ("/proc/saved.npz", "/proc/saved.npz: no file can be written there"),
         ("subtract.onnx", "ends in .npz"),
         ("saved.npy", "ends in .npz"),
+        ("protected.npz", "protected.npz: the file is write-protected"),
     ],
-    ids=["folder", "a-folder", "device", "not-writable", "the-model", "other-ending"],
+    ids=["folder", "a-folder", "device", "not-writable", "the-model", "other-ending", "protected"],
 )
 def test_where_nothing_can_be_saved_nothing_runs(command: Command, tmp_path: Path, subtract: Path, target: str, text: str) -> None:
     if target.startswith("/") and not Path(target).parent.exists():
         pytest.skip(f"needs {Path(target).parent}")
+    (tmp_path / "protected.npz").touch(mode=0o444)
     result = command("run", subtract, "--save", tmp_path / target)
     assert text in one_line_error(result)
     assert result.out == ""

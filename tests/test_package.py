@@ -133,12 +133,15 @@ RULES = {
     "engine": Rule(f"{BELOW} engine", BELOW, others="numpy onnx google"),
     "reference": Rule(f"{BELOW} engine", BELOW, others="numpy onnx"),
     "drawing": Rule("errors dtypes", others="numpy onnx"),
-    "rewrite": Rule(f"{BELOW} engine reference drawing rewrite", BELOW, others="numpy onnx google"),
+    "targets": Rule("errors"),
+    "rewrite": Rule(f"{BELOW} engine reference drawing targets rewrite", BELOW, others="numpy onnx google"),
     "batches": Rule("errors dtypes engine reference rewrite", others="numpy onnx"),
     "dask": Rule("__init__ errors dtypes convert ops batches dask", others="numpy dask distributed"),
     "ray": Rule("errors batches", others="numpy"),
     "cli": Rule(
-        f"{BELOW} engine reference batches drawing rewrite cli __init__", "dask", others="numpy onnx rich cyclopts numba onnxruntime"
+        f"{BELOW} engine reference batches drawing targets rewrite cli __init__",
+        "dask",
+        others="numpy onnx rich cyclopts numba onnxruntime",
     ),
 }
 

@@ -108,7 +108,7 @@ def _guard(command: Callable[[], int]) -> int:
 
 
 def describe(error: BaseException) -> str:
-    """What an error says, on one line."""
+    """What an error says, with what was noted on its way, on one line."""
     if isinstance(error, (NumbaopsError, MemoryError)) or not str(error):
         text = str(error) or type(error).__name__
     elif isinstance(error, OSError) and error.strerror and error.filename is not None:
@@ -122,7 +122,7 @@ def describe(error: BaseException) -> str:
             text += f" ({describe(cause)})"
     if isinstance(error, MemoryError):
         text = f"not enough memory: {text}"
-    return " ".join(text.split())
+    return " ".join(" ".join((text, *getattr(error, "__notes__", ()))).split())
 
 
 def printable(text: str) -> str:

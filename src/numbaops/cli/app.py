@@ -70,9 +70,10 @@ def _parse(parser: App, arguments: Sequence[str]) -> int:
     except UnknownCommandError as error:
         text = str(error).strip().partition(" Available commands:")[0].rstrip(".")  # of which it lists eight
         commands = ", ".join(name for name in app if not name.startswith("-"))
-        raise InvalidValueError(f"{text}; commands: {commands}; see numbaops --help") from None
+        raise InvalidValueError(f"{text}; commands: {commands} (see numbaops --help)") from None
     except CycloptsError as error:
-        raise InvalidValueError(f"{str(error).strip().rstrip('.')}; see numbaops --help") from None
+        command = " ".join(("numbaops", *(error.command_chain or ())))
+        raise InvalidValueError(f"{str(error).strip().removesuffix('.')} (see {command} --help)") from None
     return int(status or 0)
 
 

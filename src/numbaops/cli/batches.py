@@ -12,7 +12,7 @@ from onnx.external_data_helper import uses_external_data
 
 from numbaops.batches import Model, dims_of
 from numbaops.cli import report
-from numbaops.cli.files import check_writable, write_npz
+from numbaops.cli.files import check_npz_target, write_npz
 from numbaops.cli.inputs import Declared, collect, declared_inputs
 from numbaops.cli.run import model_facts, print_facts, type_and_shape
 from numbaops.errors import InvalidValueError, UnsupportedError
@@ -35,7 +35,7 @@ def run_in_batches(
         raise InvalidValueError("--batch-axis, --batch-size, --workers and --scheduler need a MODEL")
     if workers is not None and scheduler is not None:
         raise InvalidValueError("--workers and --scheduler exclude each other: a scheduler has its own workers")
-    target = None if save is None else check_writable(save)
+    target = None if save is None else check_npz_target(save)
     if target is not None and inputs is not None and target == inputs.resolve():
         raise InvalidValueError(f"--save {save}: the inputs are read from there")
     try:

@@ -7,7 +7,6 @@ what it is.
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from onnx import numpy_helper
 
 from numbaops.dtypes import BY_CODE, BY_NAME, ElementType, of_dtype
 from numbaops.errors import EvaluationError, InvalidTypeError, InvalidValueError
+from numbaops.targets import beside, check_target
 
 
 def read_input(path: Path, declared: onnx.TypeProto) -> Any:
@@ -91,20 +91,11 @@ def as_declared(array: np.ndarray, declared: onnx.TypeProto) -> np.ndarray:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 
 
-def check_writable(path: Path) -> Path:
-    """The file that :func:`write_npz` will replace, or an error if that cannot work: better before a long run than after it."""
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        raise InvalidValueError(f"{path}: not a regular file")
+def check_npz_target(path: Path) -> Path:
+    """The file that :func:`write_npz` will replace, or an error if that cannot work."""
+    target = check_target(path)
     if path.suffix != ".npz":  # least of all the model
         raise InvalidValueError(f"{path}: outputs are saved in a file that ends in .npz")
-    if not target.parent.is_dir():
-        raise InvalidValueError(f"{path}: there is no folder {target.parent}")
-    try:
-        _beside(target).touch()
-        _beside(target).unlink()
-    except OSError as error:
-        raise InvalidValueError(f"{path}: no file can be written there: {error.strerror}") from error
     return target
 
 
@@ -112,11 +103,11 @@ def write_npz(path: Path, values: Mapping[str, Any]) -> list[str]:
     """Write values to a ``.npz`` file, all or nothing; returns the names in the file.
 
     Args:
-        path: from :func:`check_writable`.
+        path: from :func:`check_npz_target`.
         values: arrays, and lists of arrays; None is left out.
     """
     arrays = dict(entry for name, value in values.items() for entry in _entries(name, value))
-    temporary = _beside(path)
+    temporary = beside(path)
     try:
         with zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
             for name, array in arrays.items():
@@ -162,10 +153,6 @@ def _foreign(row: ElementType) -> bool:
 
 def _bits_dtype(row: ElementType) -> np.dtype[Any]:
     return np.dtype(f"u{row.dtype.itemsize}")
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import onnx
 
 from numbaops.cli import report
 from numbaops.cli.compare import Difference, difference, load_peer
-from numbaops.cli.files import check_writable, read_proto, write_npz
+from numbaops.cli.files import check_npz_target, read_proto, write_npz
 from numbaops.cli.inputs import collect, declared_inputs, declared_outputs, stored_outputs
 from numbaops.cli.profiling import OperatorTime, profile_run
 from numbaops.cli.timing import settle
@@ -59,7 +59,7 @@ def run_model(
                 raise InvalidValueError(f"{option} needs a MODEL; without one, the input is that of onnx's own test")
     if seed is not None and seed < 0:
         raise InvalidValueError(f"--seed {seed}: allowed: a whole number from 0 on")
-    target = None if save is None else check_writable(save)
+    target = None if save is None else check_npz_target(save)
     if target is not None and inputs is not None and target == inputs.resolve():
         raise InvalidValueError(f"--save {save}: the inputs are read from there")
     runs = repeat or (_RUNS_TO_COMPARE if compare else 1)
@@ -79,7 +79,7 @@ def run_model(
         best = peer_best = float("inf")
         results: list[Any] = []
         theirs: list[Any] = []
-        ours = functools.partial(_run_once, evaluator, job.feeds)
+        ours = functools.partial(_run_once, evaluator, job)
         if settles:
             step("first runs")
             results = ours()
@@ -160,8 +160,13 @@ def _carried_job(path: Path, model: onnx.ModelProto) -> Job:
     return Job(f"{path.name} of onnx {onnx.__version__}", feeds, dict.fromkeys(feeds, "as in onnx's own test"), expected)
 
 
-def _run_once(evaluator: ReferenceEvaluator, feeds: Mapping[str, Any]) -> list[Any]:
-    results: list[Any] = evaluator.run(None, dict(feeds))
+def _run_once(evaluator: ReferenceEvaluator, job: Job) -> list[Any]:
+    try:
+        results: list[Any] = evaluator.run(None, dict(job.feeds))
+    except Exception as error:
+        if drawn := [name for name, origin in job.origin.items() if origin == "drawn"]:  # which need not suit the model, as indices do not
+            error.add_note(f"(drawn: {', '.join(drawn)}; --input NAME=FILE gives other values, --dim NAME=SIZE other sizes)")
+        raise
     return results
 
 

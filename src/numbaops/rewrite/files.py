@@ -8,7 +8,6 @@ it is saved.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from onnx.checker import ValidationError
 from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor, uses_external_data
 from onnx.parser import ParseError
 
+from numbaops import targets
 from numbaops.engine.external import ExternalData
 from numbaops.engine.load import InvalidModelError, Source, check_size, opened
 from numbaops.errors import InvalidTypeError, InvalidValueError
@@ -218,29 +218,13 @@ def check_target(path: str | os.PathLike[str], loaded: LoadedModel) -> Path:
         InvalidValueError: it is a file of the model that it is made from, no regular file, write-protected, or in a folder where nothing
             can be written.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        raise InvalidValueError(f"{path}: not a regular file")
-    _check_not_protected(target)
-    if not target.parent.is_dir():
-        raise InvalidValueError(f"{path}: there is no folder {target.parent}")
+    target = targets.check_target(path)
     for ours in (target, data_path(target)):
         for theirs in loaded.files:
             if os.path.realpath(theirs) == str(ours) or (theirs.exists() and ours.exists() and os.path.samefile(theirs, ours)):
                 what = "the model that is read" if theirs == loaded.path else "external data of the model that is read"
                 raise InvalidValueError(f"{path}: {ours.name} is {what}, which stays as it is; give another name")
-    try:
-        _beside(target).touch()
-        _beside(target).unlink()
-    except OSError as error:
-        raise InvalidValueError(f"{path}: no file can be written there: {error.strerror}") from error
     return target
-
-
-def _check_not_protected(path: Path) -> None:
-    """Refuse to replace what is write-protected: that takes a right to the folder only, and root may write anything."""
-    if path.exists() and not (os.access(path, os.W_OK) and path.stat().st_mode & stat.S_IWUSR):
-        raise InvalidValueError(f"{path}: the file is write-protected, and stays as it is; give another name")
 
 
 def data_files(model: ModelProto, folder: Path) -> tuple[Path, ...]:
@@ -249,10 +233,6 @@ def data_files(model: ModelProto, folder: Path) -> tuple[Path, ...]:
     for tensor in filter(uses_external_data, tensors_of_model(model)):
         names.update((folder / entry.value, None) for entry in tensor.external_data if entry.key == "location")
     return tuple(names)
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 def save(model: ModelProto, path: str | os.PathLike[str], loaded: LoadedModel) -> list[Path]:
@@ -278,10 +258,10 @@ def save(model: ModelProto, path: str | os.PathLike[str], loaded: LoadedModel) -
     tensors = list(tensors_of_model(model))
     external = bool(loaded.data) or any(map(uses_external_data, tensors))
     moves = _moves(model) if external or sum(map(_inline_bytes, tensors)) > LARGEST_MESSAGE else frozenset()
-    written = {target: _beside(target)}
+    written = {target: targets.beside(target)}
     if external or moves:
-        _check_not_protected(data_path(target))
-        written[data_path(target)] = _beside(data_path(target))
+        targets.check_not_protected(data_path(target))
+        written[data_path(target)] = targets.beside(data_path(target))
     try:
         if external or moves:
             copy = copied(model, lambda tensor: tensor.name in moves)
