@@ -93,7 +93,8 @@ class Store:
         """The wanted outputs of a node as tensors; None if the node stays."""
         assert entry.known is not None
         node = entry.node
-        if node.op_type == "Constant" and tensor_of(node) is not None and (node.output[0] in place.outputs or not place.takes_initializers):
+        as_node = node.output[0] in place.outputs or not place.takes_initializers or place.old  # in which it would be one more input
+        if as_node and tensor_of(node) is not None:
             return None  # as it is stored already
         if node.op_type == "Identity" and (node.input[0] in needed or node.input[0] in place.outer):
             return None  # a second copy of what is there
