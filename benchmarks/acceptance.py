@@ -22,13 +22,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import bench_cast, bench_convert, bench_engine, bench_quantization
-from .common import Comparison, Thunk, available_cpus, compare, cpu_name, interleave, page_faults, set_threads
+from .common import Comparison, Thunk, available_cpus, compare, cpu_name, interleave, page_faults, set_threads, writable
 from .peers import Case, build, check
 
 SMALL = (4, 4)
@@ -241,7 +240,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure all rows and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.acceptance", description="The main figures of numbaops as ratios.")
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"only these of {', '.join(GROUPS)}")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the table to FILE")
+    parser.add_argument("--json", type=writable, metavar="FILE", help="also write the table to FILE")
     options = parser.parse_args(arguments)
 
     unknown = set(options.groups) - set(GROUPS)

@@ -48,6 +48,17 @@ def available_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def writable(text: str) -> Path:
+    """A file of the command line that can be written: an error of it before measuring, not after.
+
+    Raises:
+        OSError: it cannot.
+    """
+    path = Path(text)
+    path.open("a").close()
+    return path
+
+
 def touch(array: npt.NDArray[Any]) -> None:
     """Write one byte in every page, which makes the system provide pages that were only promised, as for ``np.zeros``."""
     array.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE] = 0

@@ -22,8 +22,6 @@ import onnx.backend.test
 from onnx import GraphProto, ModelProto
 
 import numbaops
-from numbaops.rewrite import files
-from numbaops.rewrite.comparison import drawn, same_bits
 
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 MODELS = [LIGHT / "light_densenet121.onnx", LIGHT / "light_resnet50.onnx"]
@@ -59,6 +57,8 @@ def nodes_of(graph: GraphProto) -> int:
 
 
 def verdict(model: ModelProto, feeds: dict[str, Any], wanted: list[Any]) -> str:
+    from numbaops.rewrite.comparison import same_bits
+
     try:
         found = numbaops.ReferenceEvaluator(model, exact=True).run(None, feeds)
     except Exception as error:  # whatever it is, that model does not run
@@ -72,9 +72,11 @@ def verdict(model: ModelProto, feeds: dict[str, Any], wanted: list[Any]) -> str:
 
 
 def measure(path: Path, tools: dict[str, Tool], rounds: int, dims: list[str]) -> None:
+    from numbaops.rewrite import comparison, files  # here: asv imports this module too, beside packages of commits that have no such
+
     model = onnx.load(path)
     print(f"{path.name}: {nodes_of(model.graph)} nodes, {model.ByteSize()} bytes")
-    (feeds,) = drawn(files.load(model), 1, dims)
+    (feeds,) = comparison.drawn(files.load(model), 1, dims)
     wanted = numbaops.ReferenceEvaluator(model, exact=True).run(None, feeds)
     times: dict[str, float] = {}
     results: dict[str, Any] = {}

@@ -87,7 +87,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"\nOnce more, in {AGAIN} rounds: {len(found)} that took longer\n", flush=True)
             again = [f"^{re.escape(name)}$" for name in found]
             code, found = compare(config, options.base, options.head, again, AGAIN, options.factor)
-    print("\nslower: " + (", ".join(found) or "nothing" if code in (0, 1) else f"asv failed with exit code {code}"))
+    failed = code != bool(found)  # 1 is slower, or the suite could not be loaded
+    print(f"\nasv failed with exit code {code}" if failed else f"\nslower: {', '.join(found) or 'nothing'}")
     return code
 
 

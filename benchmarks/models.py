@@ -35,7 +35,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import numbaops
 
-from .common import available_cpus, geometric_mean, in_turn, memory_alone, relative_error, runtime_session, set_threads, summary
+from .common import available_cpus, geometric_mean, in_turn, memory_alone, relative_error, runtime_session, set_threads, summary, writable
 
 Row = dict[str, Any]
 
@@ -248,7 +248,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--models", type=Path, nargs="+", default=[], metavar="PATH", help="further models, or folders of models")
     parser.add_argument("--fetch", type=Path, metavar="FOLDER", help=f"first download {', '.join(WHEELS)} with pip, for their models")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each side of each model")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument("--json", type=writable, metavar="FILE", help="also write the figures to FILE")
     for name, text in OPTIONS.items():
         parser.add_argument(f"--{name}", action="store_true", help=text)
     options = parser.parse_args(arguments)

@@ -16,7 +16,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 import numbaops
 
-from .common import Thunk, available_cpus, geometric_mean, in_turn, relative_error, runtime_session, set_threads
+from .common import Thunk, available_cpus, geometric_mean, in_turn, relative_error, runtime_session, set_threads, writable
 
 THREADS = min(2, available_cpus())
 WARM_UP = 12  # calls, after which plans are specialised
@@ -251,7 +250,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--realistic", action="store_true", help="only the table of cases as in real networks")
     parser.add_argument("--slower-only", action="store_true", help="show only cases that take longer than onnx.reference")
     parser.add_argument("--verbose", action="store_true", help="say why a side has no time, and where answers differ")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument("--json", type=writable, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     set_threads(THREADS)

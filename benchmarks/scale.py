@@ -18,7 +18,6 @@ import numpy as np
 import onnx.parser
 
 import numbaops
-import numbaops.dask
 
 ROUNDS = 8
 BATCHES = 24
@@ -39,21 +38,23 @@ def workers() -> None:
     """Clusters of one and of two processes of one thread, on the same batches in turns; beside them, plain pools on plain loops, which
     show what the machine gives to a second process just then.
     """
+    from numbaops import dask  # here: asv imports this module too, in environments without it
+
     model = onnx.parser.parse_model(MODEL)
     x = np.random.default_rng(0).standard_normal((BATCHES * 512, 256)).astype(np.float32)
     os.environ.setdefault("NUMBAOPS_NUM_THREADS", "1")
     spawn = multiprocessing.get_context("spawn")
     with (
-        numbaops.dask.cluster(workers=1) as one,
-        numbaops.dask.cluster(workers=2) as two,
+        dask.cluster(workers=1) as one,
+        dask.cluster(workers=2) as two,
         spawn.Pool(1) as single,
         spawn.Pool(2) as double,
     ):
 
         def batches(client: Any) -> float:
-            lazy = numbaops.dask.map_model(model, {"x": x}, batch_size=512)
+            lazy = dask.map_model(model, {"x": x}, batch_size=512)
             started = time.perf_counter()
-            numbaops.dask.compute(lazy, scheduler=client, progress=False)
+            dask.compute(lazy, scheduler=client, progress=False)
             return time.perf_counter() - started
 
         def loops(pool: Any) -> float:
@@ -76,6 +77,8 @@ def workers() -> None:
 
 def total() -> None:
     """The sum over 20 GB in chunks of 16 MB, on the threads of this process."""
+    from numbaops import dask
+
     made = {"constant_of_shape": 0, "cast": 0}
     for name in made:
         plain = getattr(numbaops, name)
@@ -85,8 +88,8 @@ def total() -> None:
             return plain(*given, **more)
 
         setattr(numbaops, name, counted)
-    x = numbaops.dask.constant_of_shape((20_000, 1_000_000), ml_dtypes.float8_e4m3fn(0.5), chunks=(16, 1_000_000))
-    y = numbaops.dask.cast(x, "float").sum(dtype=np.float64)
+    x = dask.constant_of_shape((20_000, 1_000_000), ml_dtypes.float8_e4m3fn(0.5), chunks=(16, 1_000_000))
+    y = dask.cast(x, "float").sum(dtype=np.float64)
     made.update(dict.fromkeys(made, 0))
     started = time.perf_counter()
     result = float(y.compute(scheduler="threads"))

@@ -5,8 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import itertools
+import json
 import pkgutil
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import benchmarks
@@ -14,6 +21,7 @@ import numpy as np
 import pytest
 from benchmarks.peers import PEERS, Case, build
 
+PROJECT = Path(__file__).parents[1]
 SQUARE = (8, 64)
 CASES: dict[str, list[Case]] = {
     "Constant": [Case("Constant", SQUARE), Case("Constant", SQUARE, "float8e4m3fn")],
@@ -86,6 +94,30 @@ def test_a_wrong_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Every benchmark of the asv suite
+
+
+def test_modules_load_in_an_environment_of_asv() -> None:
+    """It imports all of them there, with nothing but the packages that its configuration lists and what those need."""
+    listed = json.loads((PROJECT / "asv.conf.json").read_text("utf-8"))["matrix"]["req"]
+    extras = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    names = {re.match(r"\w+", requirement)[0] for each in extras.values() for requirement in each}  # type: ignore[index]
+    code = f"""
+        import importlib, pkgutil, sys
+        sys.modules.update(dict.fromkeys({sorted({*names, "distributed"} - {*listed, "numbaops"})}))
+        import benchmarks
+        for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=PROJECT, check=True)
+
+
+@pytest.mark.parametrize("tool", ["acceptance", "models", "node_cases"])
+def test_a_file_that_cannot_be_written_is_an_error_before_measuring(tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        importlib.import_module(f"benchmarks.{tool}").main(["--json", str(tmp_path / "nowhere" / "figures.json")])
+    assert capsys.readouterr().out == ""
+
 
 SUITE = [
     pytest.param(kind, method, id=f"{module.name.removeprefix('bench_')}.{name}.{method}")

@@ -70,11 +70,16 @@ def test_configuration_has_one_environment(tmp_path: Path) -> None:
         ([(1, ["a.b(1)"]), (0, [])], 0, [gate.GATED, [r"^a\.b\(1\)$"]]),
         ([(1, ["a.b(1)"]), (1, ["a.b(1)"])], 1, [gate.GATED, [r"^a\.b\(1\)$"]]),
         ([(2, [])], 2, [gate.GATED]),
+        ([(1, [])], 1, [gate.GATED]),
     ],
-    ids=["nothing", "once only", "twice", "asv fails"],
+    ids=["nothing", "once only", "twice", "asv fails", "no suite"],
 )
 def test_only_what_is_slower_twice_fails(
-    monkeypatch: pytest.MonkeyPatch, runs: list[tuple[int, list[str]]], code: int, benches: list[list[str]]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    runs: list[tuple[int, list[str]]],
+    code: int,
+    benches: list[list[str]],
 ) -> None:
     asked: list[list[str]] = []
 
@@ -88,3 +93,5 @@ def test_only_what_is_slower_twice_fails(
     monkeypatch.setattr(sys, "argv", ["gate", "one", "two"])
     assert gate.main() == code
     assert asked == benches
+    last = {0: "slower: nothing", 1: "slower: a.b(1)"} if code < 2 and runs[0] != (1, []) else {code: f"asv failed with exit code {code}"}
+    assert capsys.readouterr().out.splitlines()[-1] == last[code]

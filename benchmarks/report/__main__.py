@@ -19,7 +19,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("what", nargs="?", choices=["measure", "draw"], help="only this; by default both")
     parser.add_argument("--quick", action="store_true", help="a smoke: few and small cases, into a temporary folder unless --out is given")
     parser.add_argument(
-        "--groups", nargs="+", choices=measuring.GROUPS, default=list(measuring.GROUPS), metavar="GROUP", help="measure only these"
+        "--groups",
+        nargs="+",
+        choices=measuring.GROUPS,
+        default=list(measuring.GROUPS),
+        metavar="GROUP",
+        help=f"measure only these: {', '.join(measuring.GROUPS)}",
     )
     parser.add_argument("--models", type=Path, nargs="+", default=[], metavar="PATH", help="further models, or folders of models")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="by default docs, and then the README is written too")
@@ -31,6 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
         json.dump(rows, sys.stdout)
         return
     folder = options.out or (Path(tempfile.mkdtemp(prefix="performance-")) if options.quick else PROJECT / "docs")
+    folder.mkdir(parents=True, exist_ok=True)  # before hours of measuring, not after
     path = folder / "performance.json"
     if options.what != "draw":
         before = json.loads(path.read_text("utf-8")) if path.exists() else None
