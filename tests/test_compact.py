@@ -808,3 +808,59 @@ def test_folded_and_compacted_once_more_is_the_same(name: str) -> None:
 
     first = once(Path(onnx.__file__).parent / f"backend/test/data/light/{name}.onnx")
     assert once(first) == first
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+def test_nodes_in_a_body_have_names_of_their_own(opset: int) -> None:
+    """An initializer of a body may have an outer value's name, its nodes may not; a diagonal takes two of them."""
+    then = body("then () => (float[64, 64] t) { t = MatMul(x, w) }")
+    then.initializer.append(from_array(np.diag(np.arange(1, 65)).astype(np.float32), "w"))
+    other = body("otherwise () => (float[64, 64] e) { e = Neg(x) }")
+    nodes = [helper.make_node("Abs", ["x"], ["w"]), branches(then, other), helper.make_node("Add", ["y", "w"], ["z"])]
+    square = helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 64])
+    model = model_of({}, nodes, opset=opset, inputs=[CONDITION, square], outputs=["z"])
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    assert outcomes(checked(model, {"condition": np.array(True), "x": x}))["w"] == "EyeLike + Mul"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16], ids=lambda each: np.dtype(each).name)
+def test_ramps_from_zero_downwards_begin_with_a_positive_zero(dtype: Any) -> None:
+    ramp = -np.arange(128, dtype=dtype)
+    assert "Range" in outcomes(checked(model_of({"w": np.abs(ramp) * dtype(-1), "v": np.array(0, dtype) + ramp})))["v"]
+
+
+def test_lists_of_integers_are_shared_as_they_take_the_fewest_bytes() -> None:
+    numbers = np.random.default_rng(0).integers(0, 100, 500).tolist()
+    nodes = [
+        *(helper.make_node("Constant", [], [name], value_ints=numbers) for name in "ab"),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    compacted = checked(model_of({}, nodes, opset=13, outputs=["y"]))
+    assert outcomes(compacted)["b"] == "shared"
+    assert compacted.bytes_after < compacted.bytes_before / 2
+
+
+@pytest.mark.parametrize("length", [1, 100, 250])
+@pytest.mark.parametrize("min_bytes", [0, 256])
+def test_outputs_of_bodies_are_shared_where_that_saves_bytes(length: int, min_bytes: int) -> None:
+    """A shared output needs an Identity, which has two names."""
+    tensor = np.random.default_rng(0).standard_normal(64).astype(np.float32)
+    graphs = []
+    for name in ("t" * length, "e" * length):
+        declared = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64])]
+        graphs.append(helper.make_graph([], name[0], [], declared, [from_array(tensor, name)]))
+    model = model_of({}, [branches(*graphs)], inputs=[CONDITION], outputs=["y"])
+    compacted = checked(model, {"condition": np.array(True)}, min_bytes=min_bytes)
+    assert (compacted.bytes_after < compacted.bytes_before) == (length == 1)
+    assert all(change.saved >= 0 for change in compacted.changes)
+
+
+@pytest.mark.parametrize("case", ["strings before opset 9", "complex numbers that nothing takes"])
+def test_what_would_need_what_is_not_there_is_kept(case: str) -> None:
+    """A Constant of strings or integers as an operand; an operator of complex numbers in ONNX Runtime."""
+    if case.startswith("strings"):
+        model = model_of({"w": np.full(100, "some text", object)}, opset=8, ir_version=3)  # without nodes that take it
+        model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.STRING, [100]))
+    else:
+        model = model_of({"w": np.full(100, 1 + 2j, np.complex128)}, [helper.make_node("Neg", ["x"], ["y"])], inputs=[X], outputs=["y"])
+    assert outcomes(checked(model, {} if case.startswith("strings") else {"x": big()}))["w"] == "kept"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx.parser
@@ -104,11 +105,11 @@ def test_constant_of_shape(row: numbaops.ElementType, client: distributed.Client
     assert same(client.compute(lazy).result(), expected)
 
 
-@pytest.mark.parametrize("k", [-7, -2, 0, 1, 6])
+@pytest.mark.parametrize("k", [-7, -2, 0, 1, 6, 2**63 - 1, -(2**63)])
 def test_eye_like_diagonals(k: int) -> None:
     for chunks in (1, 2, (3, 4), -1):
         lazy = numbaops.dask.eye_like((5, 7), "int32", k=k, chunks=chunks)
-        assert same(numbaops.dask.compute(lazy, scheduler="synchronous"), np.eye(5, 7, k, np.int32))
+        assert same(numbaops.dask.compute(lazy, scheduler="synchronous"), np.eye(5, 7, max(-7, min(k, 7)), np.int32))
 
 
 @pytest.mark.parametrize("row", allowed(lambda row: numbaops.eye_like((1, 1), row.dtype)))
@@ -130,6 +131,13 @@ def test_cast(row: numbaops.ElementType, client: distributed.Client) -> None:
     lazy = numbaops.dask.cast(da.from_array(x, chunks=2), row.name)
     assert lazy.dtype == row.dtype
     assert same(client.compute(lazy).result(), numbaops.cast(x, row.name))
+
+
+@pytest.mark.parametrize("value", ["12", 12, 12.0, ml_dtypes.int4(3)], ids=str)
+@pytest.mark.parametrize("dtype", [None, object], ids=["as-it-is", "object"])
+def test_cast_without_dimensions(value: Any, dtype: Any) -> None:
+    x = np.array(value, dtype) if isinstance(value, str) else np.array(value)
+    assert same(numbaops.dask.cast(x, "int32").compute(scheduler="synchronous"), numbaops.cast(x, "int32"))
 
 
 def test_cast_with_options() -> None:
@@ -523,6 +531,8 @@ def test_an_output_of_undeclared_rank_is_inferred() -> None:
 
 
 SUM = model("(float[N, 3] x) => (float y, float[N, 3] z) { y = ReduceSum<keepdims = 0>(x)  z = Relu(x) }")
+MEAN = model("(float[N, 3] x) => (float[1, 3] y, float[N, 3] z) <int64[1] rows = {0}> { y = ReduceMean(x, rows)  z = Relu(x) }")
+TURNED = model("(float[N, M] x) => (float[M, N] y) { y = Transpose(x) }")
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no model": (functools.partial(numbaops.dask.map_model, 7, {"x": X}), InvalidTypeError, "model is a int"),
     "no inputs": (functools.partial(numbaops.dask.map_model, LAYER, {}), InvalidTypeError, "inputs must be a dictionary"),
@@ -543,6 +553,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "an array for shared": (functools.partial(numbaops.dask.map_model, TWO, {"x": X}, shared=X), InvalidTypeError, "shared is a ndarray"),
     "output without rows": (functools.partial(numbaops.dask.map_model, SUM, {"x": X}), InvalidValueError, "'y' has rank 0, and no axis 0"),
+    "output of a fixed size": (
+        functools.partial(numbaops.dask.map_model, MEAN, {"x": X}),
+        InvalidValueError,
+        "'y' has 1 along axis 0 however many rows a batch has",
+    ),
+    "output with the size of another axis": (
+        functools.partial(numbaops.dask.map_model, TURNED, {"x": X}, 1),
+        InvalidValueError,
+        "'y' has N along axis 1 however many",
+    ),
     "axis": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, -1), InvalidValueError, "batch_axis is -1"),
     "batch size": (functools.partial(numbaops.dask.map_model, LAYER, {"x": X}, batch_size=0), InvalidValueError, "batch_size is 0"),
     "threads and workers": (
@@ -574,6 +594,7 @@ def test_large_arrays_of_numpy(client: distributed.Client) -> None:
 
 
 def test_outputs_can_be_chosen() -> None:
+    assert list(numbaops.dask.map_model(MEAN, {"x": X}, outputs=["z"])) == ["z"]
     assert list(numbaops.dask.map_model(SUM, {"x": X}, outputs=["z"])) == ["z"]
     twice = numbaops.dask.map_model(LAYER, {"x": X}, outputs=["total", "y", "y"])
     assert list(twice) == ["total", "y"] and twice["y"].shape == X.shape

@@ -213,6 +213,24 @@ def test_limits(limit: str, value: int) -> None:
     assert kept == ([GROWN] if limit == "max_growth" and left else [])
 
 
+@pytest.mark.parametrize("version", [3, 8])
+@pytest.mark.parametrize("limit", [0, 1000, 20000])
+def test_names_and_declarations_count_as_growth(version: int, limit: int) -> None:
+    """Of many small values they take more than the elements."""
+    names = [f"value_{number}" for number in range(300)]
+    nodes = " ".join(f"{name} = Sub(c, d) " for name in names)
+    model = parsed(
+        f"(int64[2] x) => (int64[n] y) {{ {nodes} y = Concat<axis = 0>({', '.join(names)}, x) }}", c=np.array([2, 0]), d=np.array([1, 1])
+    )
+    model.ir_version = version
+    if version == 3:
+        model.graph.input.extend(helper.make_tensor_value_info(name, TensorProto.INT64, [2]) for name in "cd")
+    folded = checked(model, {"x": np.array([1, 2])}, max_growth=limit)
+    assert folded.model.ByteSize() <= model.ByteSize() + limit + 60  # and the note of it
+    assert {fact.reason for fact in folded.facts if fact.what == "left"} <= {"max_growth"}
+    assert any(fact.what == "folded" for fact in folded.facts) == (limit > 0)
+
+
 def test_a_larger_limit_later_goes_on_from_there() -> None:
     model = parsed(PRODUCTS, w=np.arange(100, dtype=F))
     small = numbaops.fold(model, max_growth=300)

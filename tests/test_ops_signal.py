@@ -79,6 +79,13 @@ def test_case(op_type: str, opset: int, inputs: list[Any], attributes: dict[str,
     assert_values(got, weights(inputs, np.dtype(np.float32)) if want is None else want)
 
 
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64, BFLOAT16], ids=str)
+@pytest.mark.parametrize(("start", "step"), [(0.0, -1.0), (0.0, 1.0), (0.0, -2.5), (-0.0, -1.0)], ids=str)
+def test_zeros_of_a_range_have_the_sign_of_start_plus_i_delta(dtype: Any, start: float, step: float) -> None:
+    (got,) = run("Range", 11 if dtype != BFLOAT16 else 27, numbers(start, 5 * step, step, dtype=dtype), {})
+    assert np.signbit(got.astype(np.float64)).tolist() == [math.copysign(1, start + i * step) < 0 for i in range(5)]
+
+
 def assert_values(got: Any, want: Any, what: Any = "", atol: float = 1e-6) -> None:
     assert (got.dtype, got.shape) == (want.dtype, want.shape), what
     if want.dtype.kind in "iu":

@@ -250,18 +250,22 @@ def _sizes(chunks: Sequence[int]) -> str:
     return ", ".join(map(str, different[:5])) + (", ..." if len(different) > 5 else "")
 
 
-def outputs_of(proto: onnx.ModelProto, names: Sequence[str] | None, axis: int) -> list[Output]:
+def outputs_of(proto: onnx.ModelProto, names: Sequence[str] | None, axis: int, batched: Iterable[str]) -> list[Output]:
     """The outputs that batches give.
 
     Args:
         proto: the model.
         names: those wanted; None for all of the graph's.
         axis: the batch axis, which each must have.
+        batched: the names of the inputs that are split along it.
 
     Raises:
         InvalidTypeError: ``names`` is no list of names.
         InvalidValueError: there is no such output, it is no tensor, or has no batch axis.
     """
+    given = {value.name: dims_of(value.type) or () for value in proto.graph.input}
+    rows = {given[name][axis] for name in batched if axis < len(given.get(name, ()))}
+    others = {dim for dims in given.values() for dim in dims} - rows
     declared = {value.name: value for value in proto.graph.output}
     wanted = list(declared) if names is None else distinct_names(names, "outputs")
     if any(name in declared and dims_of(declared[name].type) is None for name in wanted):
@@ -276,6 +280,12 @@ def outputs_of(proto: onnx.ModelProto, names: Sequence[str] | None, axis: int) -
         if len(dims) <= axis:
             raise InvalidValueError(
                 f"output {name!r} has rank {len(dims)}, and no axis {axis} to join batches along; choose others with outputs="
+            )
+        size = dims[axis]
+        if (isinstance(size, str) and size in others) or (isinstance(size, int) and rows and all(isinstance(each, str) for each in rows)):
+            raise InvalidValueError(
+                f"output {name!r} has {size} along axis {axis} however many rows a batch has, so that batches cannot be joined; "
+                "choose others with outputs="
             )
         found.append(Output(name, row, dims))
     return found

@@ -70,7 +70,8 @@ def cast(x: Any, to: Any, *, saturate: bool = True, round_mode: str = "up") -> d
     """
     array = da.asanyarray(x)
     options: Any = {"to": element_type(to).name, "saturate": saturate, "round_mode": round_mode}
-    empty: Any = numbaops.cast(np.empty((0,) * array.ndim, array.dtype), **options)
+    nothing = np.full((0,) * array.ndim, "0" if array.dtype.kind in "OUT" else 0, array.dtype)  # without dimensions, one element
+    empty: Any = numbaops.cast(nothing, **options)
     result: da.Array = da.map_blocks(_cast_block, array, **options, dtype=empty.dtype, meta=empty)
     return result
 
@@ -103,7 +104,9 @@ def _constant_block(*, value: Any, opset: int | None, block_info: Any) -> Any:
 
 def _eye_block(*, element: str, k: int, opset: int | None, block_info: Any) -> Any:
     (top, _), (left, _) = block_info[None]["array-location"]
-    return numbaops.eye_like(block_info[None]["chunk-shape"], element, int(k) + top - left, opset=opset)
+    rows, columns = block_info[None]["chunk-shape"]
+    diagonal = max(-rows, min(int(k) + top - left, columns))  # beyond the chunk it may be too large for an int64
+    return numbaops.eye_like((rows, columns), element, diagonal, opset=opset)
 
 
 def _cast_block(x: Any, **options: Any) -> Any:

@@ -59,7 +59,7 @@ def map_model(
     fixed = {name: fixed_size(declared.get(name), axis) for name in inputs}
     arrays = _chunked(inputs, fixed, axis, batch_size)
     check_sizes({name: array.chunks[axis] for name, array in arrays.items()}, fixed, axis)
-    wanted = outputs_of(proto, outputs, axis)
+    wanted = outputs_of(proto, outputs, axis, inputs)
 
     sent = delayed(source, name=f"numbaops-model-{dask.base.tokenize(source.key)}", traverse=False)
     constants = delayed(whole, traverse=False) if whole else {}

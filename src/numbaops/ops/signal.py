@@ -146,7 +146,7 @@ def number_range(start: Array, limit: Array, delta: Array, stash_type: int = 1) 
     y = narrowed(np.arange(max(math.ceil(number), 0), dtype=np.float64), np.dtype(wide))
     if step != 1:
         y *= step
-    if first:
+    if first or step < 0:  # 0 times what is negative is -0.0, and 0 + that is 0
         y += first
     return narrowed(y, start.dtype)
 

@@ -18,7 +18,7 @@ from numbaops.rewrite import files
 from numbaops.rewrite.comparison import check_same
 from numbaops.rewrite.patterns import Array, patterns, words
 from numbaops.rewrite.payloads import field_bytes, length_bytes, payload_bytes, repacked, smallest, tensor_bytes
-from numbaops.rewrite.recipes import PREVIOUS, SPARSE, Recipe, Step, offered, recipes, why_not
+from numbaops.rewrite.recipes import NOT_IN_ONNXRUNTIME, PREVIOUS, SPARSE, Recipe, Step, offered, recipes, why_not
 from numbaops.rewrite.scopes import Held, Tree, trees
 
 MIN_BYTES = 256
@@ -212,18 +212,24 @@ class _Work:
         if first is None:
             return False
         others = [one for one in group if one is not first and self._may_merge(tree, name, one)]
-        if sum(one.bytes for one in others) <= tree.uses[first.name] * max(0, len(name) - len(first.name)):
-            return False
+        saved = sum(one.bytes - self._cost_shared(tree, name, one) for one in others)
+        moved = None
         if first.scope is not home or first.node is not None or name != first.name:
-            home.take(first, name, tree)
+            moved = home.moved(first, name, tree)
+            if first.node is None and moved.node is not None and not tree.takes(first.tensor):
+                return False
+            passed_on = field_bytes(tree.identity(first, name)) if first.is_output and first.scope is not home else 0
+            saved -= moved.bytes + passed_on + tree.renaming(first, name) - first.bytes
+        if saved <= 0:
+            return False
+        if moved is not None:
+            home.take(first, moved, tree)
             self._forget(first)
         for one in others:
-            before, after = one.bytes, 0
+            before, after = one.bytes, self._cost_shared(tree, name, one)
             self._forget(one)
             if one.is_output:
-                identity = helper.make_node("Identity", [name], [tree.node_name(one)])
-                tree.replace(one, [identity])
-                after = field_bytes(identity)
+                tree.replace(one, [tree.identity(one, name)])
             else:
                 one.replace([])
                 one.scope.rename(one.name, name)
@@ -231,9 +237,12 @@ class _Work:
         return True
 
     def _may_merge(self, tree: Tree, name: str, one: Held) -> bool:
-        if one.is_output and not self._may_be_given_on(tree, one):
-            return False
-        return one.bytes > max(0, tree.uses[one.name] * (len(name) - len(one.name)))
+        return self._may_be_given_on(tree, one) and one.bytes > self._cost_shared(tree, name, one)
+
+    @staticmethod
+    def _cost_shared(tree: Tree, name: str, one: Held) -> int:
+        """Bytes that it takes to have a tensor by the name of one that equals it."""
+        return field_bytes(tree.identity(one, name)) if one.is_output else tree.renaming(one, name)
 
     @staticmethod
     def _may_be_given_on(tree: Tree, one: Held) -> bool:
@@ -252,8 +261,9 @@ class _Work:
         if payload_bytes(one.tensor) < self.min_bytes:
             self.small += one.name not in self._added
             return
-        if one.pinned:
-            self._keep(one, one.pinned)
+        unused = row.name in NOT_IN_ONNXRUNTIME and not tree.uses[one.name]  # which drops it, and then lacks the nodes that would make it
+        if one.pinned or unused:
+            self._keep(one, one.pinned or "nothing takes it")
             return
         facts = self._facts(one)
         if facts.recipes is None:
@@ -267,8 +277,10 @@ class _Work:
         best, cost = None, one.bytes
         for recipe in facts.recipes:
             nodes, operands = self._nodes(tree, one, recipe)
+            if not all(map(tree.takes, operands)):
+                continue
             size = sum(map(field_bytes, nodes)) + sum(map(tree.operand_bytes, operands))
-            size += tree.uses[one.name] * (len(nodes[-1].output[0]) - len(one.name))
+            size += tree.renaming(one, nodes[-1].output[0])
             if size < cost:
                 best, cost = (recipe, nodes, operands), size
         if best is not None:
@@ -306,7 +318,7 @@ class _Work:
                 inputs.append(name)
             last = step is recipe.steps[-1]
             before = [each.name for each in needed] + [each.output[0] for each in nodes]
-            output = tree.node_name(one) if last else tree.fresh(f"{one.name}_{len(nodes)}", before)
+            output = tree.node_name(one, before) if last else tree.fresh(f"{one.name}_{len(nodes)}", before)
             nodes.append(_node(step, inputs, output))
         one.describe(nodes[-1])
         return nodes, needed

@@ -134,7 +134,7 @@ class Folder:
         """Compute what is known; bodies are folded on the way, Ifs inlined, Identities left out."""
         entries: list[Entry] = []
         renamed: dict[str, str] = {}
-        fixed = set(place.outputs) | self._fixed(place) | {note.tensor_name for note in self._noted(place.owner)}
+        fixed = {*place.outputs} | self._fixed(place) | {note.tensor_name for note in self._noted(place.owner)}
         queue = deque(place.owner.node)
         while queue:
             node = queue.popleft()

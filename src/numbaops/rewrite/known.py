@@ -24,17 +24,17 @@ class Known:
         nbytes: that it takes in a model; None if it is no tensor.
         cost: bytes of the smallest way to have it in a model.
         made: it is smaller as the nodes that make it.
-        tensor: it, where it is stored already.
+        stored: it, where it is stored already.
     """
 
-    __slots__ = ("_get", "_tensor", "_value", "cost", "made", "nbytes")
+    __slots__ = ("_get", "_value", "cost", "made", "nbytes", "stored")
 
     def __init__(
-        self, get: Callable[[], Any], nbytes: int | None, cost: int, made: bool = False, tensor: TensorProto | None = None
+        self, get: Callable[[], Any], nbytes: int | None, cost: int, made: bool = False, stored: TensorProto | None = None
     ) -> None:
         self._get: Callable[[], Any] | None = get
         self._value: Any = None
-        self._tensor = tensor
+        self.stored = stored
         self.nbytes, self.cost, self.made = nbytes, cost, made
 
     @classmethod
@@ -42,7 +42,7 @@ class Known:
         """A tensor of the model."""
         row = BY_CODE.get(tensor.data_type)
         nbytes = tensor.ByteSize() if row is None or row.kind == "string" else row.packed_size(math.prod(tensor.dims))
-        return cls(lambda: shared(loaded.array(tensor)), nbytes, nbytes, tensor=tensor)
+        return cls(lambda: shared(loaded.array(tensor)), nbytes, nbytes, stored=tensor)
 
     def get(self) -> Any:
         """The value."""
@@ -53,14 +53,14 @@ class Known:
     @property
     def code(self) -> int:
         """The number of its element type."""
-        return self._tensor.data_type if self._tensor is not None else of_dtype(self.get().dtype).code
+        return self.stored.data_type if self.stored is not None else of_dtype(self.get().dtype).code
 
     def tensor(self, name: str) -> TensorProto:
         """It, as a tensor of that name."""
-        if self._tensor is None:
+        if self.stored is None:
             return from_array(self.get(), name)
         copy = TensorProto()
-        copy.CopyFrom(self._tensor)
+        copy.CopyFrom(self.stored)
         copy.name = name
         return copy
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnx import FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto
+from onnx import FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto
 
 from numbaops.engine.load import canonical_domain
 from numbaops.rewrite.evaluation import Scope
 from numbaops.rewrite.known import Known
+from numbaops.rewrite.payloads import field_bytes, tensor_bytes
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class Place:
         shapes: by name, what stands for graph inputs of declared shape, for who looks at nothing but the shape.
         outer: the names of known values of the graphs around it.
         early: the names of values that are constants now, which bodies before the nodes that made them see as well.
+        outputs: the names of what it gives.
     """
 
     owner: GraphProto | FunctionProto
@@ -38,12 +40,11 @@ class Place:
     shapes: dict[str, Known] = field(default_factory=dict)
     outer: frozenset[str] = frozenset()
     early: set[str] = field(default_factory=set)
+    outputs: frozenset[str] = field(init=False)
 
-    @property
-    def outputs(self) -> list[str]:
-        if isinstance(self.owner, FunctionProto):
-            return list(self.owner.output)
-        return [value.name for value in self.owner.output]
+    def __post_init__(self) -> None:
+        given = self.owner.output
+        self.outputs = frozenset(given if isinstance(self.owner, FunctionProto) else (value.name for value in given))
 
     @property
     def takes_initializers(self) -> bool:
@@ -56,11 +57,13 @@ class Place:
         assert isinstance(owner, GraphProto)
         owner.initializer.append(tensor)
         if self.old:
-            kind = owner.input.add(name=tensor.name).type.tensor_type
-            kind.elem_type = tensor.data_type
-            kind.shape.SetInParent()
-            for size in tensor.dims:
-                kind.shape.dim.add(dim_value=size)
+            owner.input.append(declared(tensor))
+
+    def stored_bytes(self, tensor: TensorProto, as_node: bool = False) -> int:
+        """Bytes that a tensor takes here as an initializer, or as a Constant."""
+        if as_node:
+            return tensor_bytes(tensor) + field_bytes(constant(TensorProto(name=tensor.name)))
+        return tensor_bytes(tensor) + (field_bytes(declared(tensor)) if self.old else 0)
 
     def tidy(self, needed: Collection[str], stored: Iterable[TensorProto]) -> list[str]:
         """Take out initializers that nobody needs, store others, and take out declarations of what is no more.
@@ -91,6 +94,17 @@ class Place:
         for values in (graph.initializer, graph.sparse_initializer, graph.input):
             _remove(values, lambda one: _name(one) in set_gone)
         return gone
+
+
+def declared(tensor: TensorProto) -> ValueInfoProto:
+    """A tensor as an input, which every initializer had to be once."""
+    value = ValueInfoProto(name=tensor.name)
+    kind = value.type.tensor_type
+    kind.elem_type = tensor.data_type
+    kind.shape.SetInParent()
+    for size in tensor.dims:
+        kind.shape.dim.add(dim_value=size)
+    return value
 
 
 def _name(one: Any) -> str:

@@ -36,8 +36,8 @@ _IN_ONNXRUNTIME: Mapping[str, frozenset[str]] = {
     "Expand": frozenset({"string"}),
     "Identity": _BY_BITS | {"string"},
 }
-# No model that has them loads there anyway.
-_NOT_IN_ONNXRUNTIME = frozenset({"complex64", "complex128", "float6e2m3", "float6e3m2"})
+# No model that uses them loads there anyway.
+NOT_IN_ONNXRUNTIME = frozenset({"complex64", "complex128", "float6e2m3", "float6e3m2"})
 
 _LARGEST_COUNTED = 1 << 53
 """Where ONNX Runtime, which counts the elements of a Range in double, would begin to miscount."""
@@ -88,7 +88,7 @@ def offered(op_type: str, opset: int) -> frozenset[str]:
     variable = schema.outputs[0].type_str
     texts = next(each.allowed_type_strs for each in schema.type_constraints if each.type_param_str == variable)
     types = frozenset(text.removeprefix("tensor(").removesuffix(")") for text in texts if text.startswith("tensor("))
-    return types & (_IN_ONNXRUNTIME.get(op_type, types) | _NOT_IN_ONNXRUNTIME)
+    return types & (_IN_ONNXRUNTIME.get(op_type, types) | NOT_IN_ONNXRUNTIME)
 
 
 def recipes(pattern: Pattern, row: ElementType, shape: tuple[int, ...], opset: int) -> Iterator[Recipe]:
@@ -208,4 +208,4 @@ def _sparse(pattern: Sparse, row: ElementType, shape: tuple[int, ...], opset: in
 
 _MAKERS: Mapping[Any, Any] = {Uniform: _uniform, Diagonal: _diagonal, Ramp: _ramp}
 
-assert {row.name for row in ELEMENT_TYPES} >= _BY_BITS | _NOT_IN_ONNXRUNTIME
+assert {row.name for row in ELEMENT_TYPES} >= _BY_BITS | NOT_IN_ONNXRUNTIME

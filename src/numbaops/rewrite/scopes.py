@@ -15,8 +15,9 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from numbaops.engine.load import canonical_domain, imports_of
+from numbaops.rewrite.evaluation import constant_codes
 from numbaops.rewrite.names import is_if, nodes_in
-from numbaops.rewrite.payloads import field_bytes, payload_bytes, tensor_bytes
+from numbaops.rewrite.payloads import field_bytes, payload_bytes, smallest, tensor_bytes
 from numbaops.tensors import from_array
 
 _INITIALIZERS_ARE_INPUTS_BELOW = 4
@@ -121,18 +122,27 @@ class Scope:
         """Have all that use a value use another one."""
         self.renames[name] = other
 
-    def take(self, one: Held, name: str, tree: Tree) -> None:
-        """Move a tensor of this scope or of a body in it to where all see it, by a name from :meth:`Tree.name_in`."""
-        tree.define(self, name)
+    def moved(self, one: Held, name: str, tree: Tree) -> Held:
+        """What would have a tensor of this scope or of a body in it where all see it, by a name from :meth:`Tree.name_in`."""
         if one.node is None and isinstance(self.graph, GraphProto) and not tree.old:
-            self.graph.initializer.append(one.tensor)
-            self.graph.initializer[-1].name = name
+            tensor = TensorProto()
+            tensor.CopyFrom(one.tensor)
+            tensor.name = name
+            return Held(self, name, tensor)
+        node = helper.make_node("Constant", [], [name], value=one.tensor)
+        one.describe(node)
+        return Held(self, name, node.attribute[0].t, node=node)
+
+    def take(self, one: Held, moved: Held, tree: Tree) -> None:
+        """Have what :meth:`moved` gave in the place of a tensor."""
+        name = moved.name
+        tree.define(self, name)
+        if moved.node is not None:
+            self.front.append(moved.node)
         else:
-            node = helper.make_node("Constant", [], [name], value=one.tensor)
-            one.describe(node)
-            self.front.append(node)
+            self.graph.initializer.append(moved.tensor)
         if one.is_output and one.scope is not self:
-            tree.replace(one, [helper.make_node("Identity", [name], [tree.node_name(one)])])
+            tree.replace(one, [tree.identity(one, name)])
         else:
             one.replace([])
             if name != one.name or one.scope is not self:
@@ -237,7 +247,7 @@ class Tree:
             return one.name
         return None if one.is_output and home is one.scope and home.parent is None else self.fresh(one.name, ())
 
-    def node_name(self, one: Held) -> str:
+    def node_name(self, one: Held, taken: Iterable[str] = ()) -> str:
         """What a node's output is called that takes the place of a tensor.
 
         Initializers of a body may have the name of an outer value, but outputs of its nodes may not.
@@ -245,7 +255,15 @@ class Tree:
         scope = one.scope
         if one.node is not None or scope.parent is None or not any(one.name in each.defined for each in scope.parent.above()):
             return one.name
-        return self.fresh(one.name, ())
+        return self.fresh(one.name, taken)
+
+    def identity(self, one: Held, name: str) -> NodeProto:
+        """The node that gives the value of another name in the place of a tensor."""
+        return helper.make_node("Identity", [name], [self.node_name(one)])
+
+    def renaming(self, one: Held, name: str) -> int:
+        """Bytes that it takes to have another name for a tensor where it is used."""
+        return self.uses[one.name] * (len(name) - len(one.name))
 
     def replace(self, one: Held, nodes: Sequence[NodeProto]) -> None:
         """Have nodes in the place of a tensor, the last of which gives it, by its name or that of :meth:`node_name`."""
@@ -264,6 +282,10 @@ class Tree:
     def operand_bytes(self, tensor: TensorProto) -> int:
         """Bytes that it takes to have one."""
         return field_bytes(self._constant(tensor)) if self._in_nodes else field_bytes(tensor)
+
+    def takes(self, tensor: TensorProto) -> bool:
+        """Whether :meth:`add_operand` can have it: before opset 9, Constant has floating point only."""
+        return not self._in_nodes or tensor.data_type in constant_codes(self.opset)
 
     def add_operand(self, tensor: TensorProto) -> None:
         """Have a tensor that every scope sees."""
@@ -391,7 +413,7 @@ def _tensor_of(node: NodeProto) -> TensorProto | None:
             tensor: TensorProto = attribute.t
             return tensor
         if attribute.name == "value_ints":
-            return from_array(np.array(attribute.ints, np.int64))
+            return smallest(np.array(attribute.ints, np.int64))
         if attribute.name == "value_floats":
             values = np.array(attribute.floats, np.float64)
             # Python's floats are doubles, on the way to which a NaN may lose its payload

@@ -10,6 +10,7 @@ from onnx import NodeProto, TensorProto
 from numbaops.rewrite.evaluation import constant_codes
 from numbaops.rewrite.facts import Entry, Fact, fact_of
 from numbaops.rewrite.names import Fresh, hide
+from numbaops.rewrite.payloads import field_bytes
 from numbaops.rewrite.places import Place, constant, tensor_of
 
 
@@ -39,10 +40,9 @@ class Store:
             fixed: names that others than its nodes and outputs take.
             fresh: gives names that nothing in it has.
         """
-        outputs = set(place.outputs)
         users: Counter[str] = Counter(name for entry in entries for name in entry.takes)
         makers = {name: entry for entry in entries for name in entry.node.output if name}
-        needed = outputs | fixed
+        needed = {*place.outputs, *fixed}
         kept: list[NodeProto] = []
         stored: list[TensorProto] = []
         for entry in reversed(entries):
@@ -58,7 +58,7 @@ class Store:
                     users.subtract(entry.takes)
                     for tensor in tensors:
                         place.early.add(tensor.name)
-                        if tensor.name in outputs or not place.takes_initializers:
+                        if self._as_node(tensor.name, place):
                             kept.append(node if _is_plain_constant(node, tensor) else constant(tensor))
                         else:
                             stored.append(tensor)
@@ -93,9 +93,8 @@ class Store:
         """The wanted outputs of a node as tensors; None if the node stays."""
         assert entry.known is not None
         node = entry.node
-        as_node = node.output[0] in place.outputs or not place.takes_initializers or place.old  # in which it would be one more input
-        if as_node and tensor_of(node) is not None:
-            return None  # as it is stored already
+        if tensor_of(node) is not None and (place.old or self._as_node(node.output[0], place)):
+            return None  # as it is stored already; before IR version 4, else, it would be one more input
         if node.op_type == "Identity" and (node.input[0] in needed or node.input[0] in place.outer):
             return None  # a second copy of what is there
         sizes = [entry.known[position].nbytes for position in wanted]
@@ -103,15 +102,17 @@ class Store:
         if (reason := self._reason(entry, wanted, sizes, place)) is not None:
             entry.left = fact_of("left", node, place, reason=reason, size=total)
             return None
+        tensors = [entry.known[position].tensor(node.output[position]) for position in wanted]
         if tensor_of(node) is None:
-            added = total - self._freed(entry, place, needed, users, makers)
+            grown = sum(place.stored_bytes(tensor, self._as_node(tensor.name, place)) for tensor in tensors)
+            added = grown - self._freed(entry, place, needed, users, makers)
             if added > 0 and self.growth + added > self.max_growth:
                 entry.left = fact_of("left", node, place, reason="max_growth", size=total)
                 self.over = True
                 return None
             self.growth += max(0, added)
         self._note("folded", node, place, size=total)
-        return [entry.known[position].tensor(node.output[position]) for position in wanted]
+        return tensors
 
     def _reason(self, entry: Entry, wanted: Sequence[int], sizes: Sequence[int | None], place: Place) -> str | None:
         """Why the outputs of a node cannot be stored, or should not."""
@@ -122,7 +123,7 @@ class Store:
             return "smaller as it is"
         if tensor_of(entry.node) is None and max(size or 0 for size in sizes) > self.max_tensor:
             return "max_tensor"
-        as_nodes = not place.takes_initializers or any(entry.node.output[position] in place.outputs for position in wanted)
+        as_nodes = any(self._as_node(entry.node.output[position], place) for position in wanted)
         opset = place.scope.opsets.get("")
         codes = frozenset() if opset is None else constant_codes(opset)
         if as_nodes and not all(entry.known[position].code in codes for position in wanted):
@@ -135,7 +136,7 @@ class Store:
         todo, total = [entry], 0
         while todo:
             one = todo.pop()
-            total += one.node.ByteSize()
+            total += field_bytes(one.node)
             for name in one.takes:
                 gone[name] += 1
                 if name in needed or gone[name] < users[name]:
@@ -143,10 +144,16 @@ class Store:
                 maker = makers.get(name)
                 if maker is None:
                     known = place.values.get(name)
-                    total += 0 if known is None else known.cost
+                    if known is not None:
+                        total += known.cost if known.stored is None else place.stored_bytes(known.stored)
                 elif all(not output or (output not in needed and gone[output] == users[output]) for output in maker.node.output):
                     todo.append(maker)
         return total
+
+    @staticmethod
+    def _as_node(name: str, place: Place) -> bool:
+        """Whether what is stored by a name is a Constant."""
+        return not place.takes_initializers or name in place.outputs
 
     def _note(self, what: str, node: NodeProto, place: Place, *, size: int = 0) -> None:
         self.facts.append(fact_of(what, node, place, size=size))
