@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .measuring import Record, Row
-from .text import NAMES, SIDES, count, gigabytes, model_name, place
+from .measuring import Record, Row, ratio
+from .text import NAMES, SIDES, amount, count, gigabytes, model_name, place
 
 # The palette of Okabe and Ito, which colour-blind readers can tell apart; each has a marker of its own as well.
 STYLES: dict[str, tuple[str, str]] = {
@@ -121,15 +121,16 @@ def _seconds(value: float, _: int) -> str:
     return f"{value / 1e-9:.0f} ns"
 
 
-def _bars(axis: Any, labels: list[str], values: dict[str, list[float | None]]) -> None:
-    """Groups of horizontal bars, the first group above, with their values beside them."""
+def _bars(axis: Any, labels: list[str], values: dict[str, list[float | None]], beside: bool = True) -> None:
+    """Groups of horizontal bars, the first group above, with their values ``beside`` them."""
     height = 0.8 / max(len(values), 1)
     for offset, (name, lengths) in enumerate(values.items()):
         places = [position + (offset - (len(values) - 1) / 2) * height for position in range(len(labels))]
         drawn = [(place, length) for place, length in zip(places, lengths, strict=True) if length]
         hatch = {"onnxruntime": "///", "ml_dtypes": "...", "numpy_packing": "xxx"}.get(name)
         bars = axis.barh(*zip(*drawn, strict=True), height=height, color=STYLES[name][0], label=NAMES[name], hatch=hatch, edgecolor="white")
-        axis.bar_label(bars, [f"{length:.3g}" for _, length in drawn], padding=2, fontsize=7)
+        if beside:
+            axis.bar_label(bars, [f"{length:.3g}" for _, length in drawn], padding=2, fontsize=7)
     axis.set_yticks(range(len(labels)), labels)
     axis.invert_yaxis()
     axis.margins(x=0.1, y=0.02)
@@ -147,8 +148,15 @@ def _conversions(axis: Any, rows: list[Row]) -> None:
 
 
 def _models(axis: Any, rows: list[Row]) -> None:
-    values = {name: [row["times"][name]["median"] * 1e3 if name in row["times"] else None for row in rows] for name in SIDES}
-    _bars(axis, [model_name(row) for row in rows], values)
-    axis.set(title="Networks, two threads (shorter is better)", xlabel="milliseconds of a run, logarithmic", xscale="log")
-    axis.xaxis.set_major_formatter("{x:g}")
+    """Ratios, for bars mean nothing on a logarithmic axis, and networks take from 0.1 ms to 200 ms."""
+    ours, theirs = SIDES
+    compared = {model_name(row): (row, found) for row in rows if (found := ratio(row, *SIDES))}
+    _bars(axis, list(compared), {ours: [found for _, found in compared.values()]}, beside=False)
+    axis.set_xlim(right=1.4 * axis.get_xlim()[1])
+    for position, (row, found) in enumerate(compared.values()):
+        one, other = (amount(row["times"][name]["median"]) for name in SIDES)
+        text = f"{found:.2f} = {one} / {other}"
+        axis.text(0.99, position, text, va="center", ha="right", fontsize=7, transform=axis.get_yaxis_transform())
+    axis.axvline(1, color=STYLES[theirs][0], linewidth=2, label=NAMES[theirs])
+    axis.set(title="Networks, two threads (shorter is better)", xlabel=f"time / that of {NAMES[theirs]}")
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=2, frameon=False)

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -238,10 +237,10 @@ def _versions(record: Record) -> dict[str, str]:
     return {name: value for name, value in record["environment"].items() if name != "date"}
 
 
-def ratio(row: Row, ours: str, rival: str) -> float | None:
-    """Median of ours / median of a rival; None where one of them has none."""
+def ratio(row: Row, ours: str, rival: str, of: str = "median") -> float | None:
+    """Median (or ``least``) of ours / that of a rival; None where one of them has none."""
     times = row["times"]
-    return times[ours]["median"] / times[rival]["median"] if ours in times and rival in times else None
+    return times[ours][of] / times[rival][of] if ours in times and rival in times else None
 
 
 def spread(row: Row, name: str) -> float:
@@ -250,7 +249,7 @@ def spread(row: Row, name: str) -> float:
     return (times["high"] - times["low"]) / 2 / times["median"]
 
 
-def median_spread(record: Record) -> float:
-    """The median of all spreads: what a figure is good for."""
+def spreads(record: Record) -> list[float]:
+    """All spreads in order: what a figure is good for."""
     rows = [row for group in record["groups"].values() for row in group["rows"]]
-    return statistics.median(spread(row, name) for row in rows for name in row["times"])
+    return sorted(spread(row, name) for row in rows for name in row["times"])
