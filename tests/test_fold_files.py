@@ -96,6 +96,21 @@ def test_a_copy_is_the_same() -> None:
     assert files.copied(made) == made
 
 
+@pytest.mark.parametrize("length", [None, "0"], ids=["none", "0"])
+def test_the_length_is_written_where_the_model_has_none(length: str | None, outside: Path, tmp_path: Path) -> None:
+    made = onnx.load(outside, load_external_data=False)
+    for tensor in made.graph.initializer:
+        (entry,) = [each for each in tensor.external_data if each.key == "length"]
+        tensor.external_data.remove(entry)
+        if length is not None:
+            tensor.external_data.add(key="length", value=length)
+    loaded = files.load(made, tmp_path)
+    written = files.save(loaded.model, tmp_path / "new.onnx", loaded)
+    for tensor in onnx.load(written[0], load_external_data=False).graph.initializer:
+        assert {entry.key: entry.value for entry in tensor.external_data}["length"] == str(4 * COUNT)
+    assert outputs(written[0]).tobytes() == outputs(outside).tobytes()
+
+
 @pytest.mark.parametrize("bad", ["same", "symbolic link", "hard link", "its data", "link to its data", "folder", "no folder", "device"])
 def test_refused_outputs(outside: Path, tmp_path: Path, bad: str) -> None:
     os.symlink(outside, tmp_path / "symbolic link")

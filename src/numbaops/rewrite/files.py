@@ -27,7 +27,7 @@ from numbaops import targets
 from numbaops.engine.external import ExternalData
 from numbaops.engine.load import InvalidModelError, Source, check_size, opened
 from numbaops.errors import InvalidTypeError, InvalidValueError
-from numbaops.tensors import to_array
+from numbaops.tensors import located, to_array
 
 LARGEST_MESSAGE = (1 << 31) - (1 << 20)
 """Bytes up to which a model is one file; protobuf refuses more than 2 GiB."""
@@ -329,7 +329,7 @@ def _place(tensor: TensorProto, loaded: LoadedModel) -> tuple[Path, int, int]:
     if loaded.folder is None:
         raise InvalidValueError(f"tensor {tensor.name!r} is stored in another file, and the model came without a folder to look in")
     try:
-        where = ExternalDataInfo(tensor)
+        where = ExternalDataInfo(located(tensor))
         # onnx decides which files may be read; it does so before it reads this one byte
         probe = TensorProto(name=tensor.name, data_location=TensorProto.EXTERNAL)
         start = where.offset or 0
