@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,42 @@ def test_the_length_is_written_where_the_model_has_none(length: str | None, outs
     for tensor in onnx.load(written[0], load_external_data=False).graph.initializer:
         assert {entry.key: entry.value for entry in tensor.external_data}["length"] == str(4 * COUNT)
     assert outputs(written[0]).tobytes() == outputs(outside).tobytes()
+
+
+@pytest.mark.parametrize("source", ["path", "file"])
+def test_the_input_stays_though_the_current_folder_is_another(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model("w"), "x.onnx")
+    (tmp_path / "other").mkdir()
+    before = Path("x.onnx").read_bytes()
+    with open("x.onnx", "rb") as file:
+        folded = numbaops.fold("x.onnx" if source == "path" else file)
+    for folder in (".", "other"):
+        monkeypatch.chdir(folder)
+        with pytest.raises(InvalidValueError, match="the model that is read"):
+            folded.save(tmp_path / "x.onnx")
+    assert (tmp_path / "x.onnx").read_bytes() == before
+
+
+def test_the_name_of_a_file_in_an_archive_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("models.zip", "w") as archive:
+        archive.writestr("x.onnx", model("w").SerializeToString())
+        with archive.open("x.onnx") as file:
+            numbaops.fold(file).save("x.onnx")
+    onnx.checker.check_model("x.onnx")
+
+
+@pytest.mark.parametrize("source", ["path", "file", "folder"])
+def test_data_are_found_from_another_folder(source: str, outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open(outside.name, "rb") as file:
+        given = {"path": outside.name, "file": file, "folder": onnx.load(outside, load_external_data=False)}[source]
+        folded = numbaops.fold(given, folder="." if source == "folder" else None, max_tensor=0)
+    Path("other").mkdir()
+    monkeypatch.chdir("other")
+    folded.save("new.onnx")
+    assert outputs(Path("new.onnx")).tobytes() == outputs(outside).tobytes()
 
 
 @pytest.mark.parametrize("bad", ["same", "symbolic link", "hard link", "its data", "link to its data", "folder", "no folder", "device"])

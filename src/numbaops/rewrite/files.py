@@ -48,7 +48,7 @@ class LoadedModel:
     Attributes:
         model: a proto that nobody else has; tensors that are stored in other files are references.
         external: reads those.
-        path: the model's file, or None.
+        path: the model's file, or None; absolute, as the other paths are, for the current folder may be another one later.
         folder: where other files are looked for, or None.
         data: the files that hold data of the model as it is when this is made.
     """
@@ -117,16 +117,17 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
     """
     if isinstance(source, LoadedModel):
         return source
-    path = Path(source) if isinstance(source, (str, os.PathLike)) else None
-    if path is not None:
-        check_size(path)
+    name, path = _file_name(source), None
+    if name is not None:
+        check_size(name)
         try:
-            model = onnx.load(path, load_external_data=False)
+            model = onnx.load(source, load_external_data=False)
         except (DecodeError, json_format.ParseError, text_format.ParseError, ParseError, UnicodeDecodeError) as error:
-            raise InvalidModelError(f"the file {str(path)!r} is not an ONNX model, or is cut short ({error})") from error
+            raise InvalidModelError(f"the file {name!r} is not an ONNX model, or is cut short ({error})") from error
         if not model.HasField("graph"):
-            raise InvalidModelError(f"the file {str(path)!r} holds no ONNX model: there is no graph in it")
-        folder = folder or path.absolute().parent
+            raise InvalidModelError(f"the file {name!r} holds no ONNX model: there is no graph in it")
+        path = Path(name).absolute()
+        folder = folder or path.parent
     elif isinstance(source, ModelProto):
         model = copied(source)
     else:
@@ -134,8 +135,16 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
         if not isinstance(found, ModelProto):
             raise InvalidTypeError(f"expected a model, got a {type(found).__name__}")
         model = found
-    where = None if folder is None else Path(folder)
+    where = None if folder is None else Path(folder).absolute()
     return LoadedModel(model, ExternalData(None if where is None else str(where)), path, where)
+
+
+def _file_name(source: Any) -> str | None:
+    """Of a path, or of a file object that reads a file with one."""
+    if isinstance(source, (str, os.PathLike)):
+        return os.fsdecode(source)
+    name = getattr(source, "name", None) if hasattr(source, "read") else None
+    return name if isinstance(name, str) and os.path.isfile(name) else None  # that of a file in an archive is no path
 
 
 def copied(model: ModelProto, emptied: Callable[[TensorProto], bool] = lambda tensor: False) -> ModelProto:
