@@ -21,6 +21,8 @@ from numbaops.rewrite import files
 
 F = np.float32
 COUNT = 3 * files.EXTERNAL_FROM
+NEWER = bytes([0xF8, 7, 0xAC, 2, 0xFA, 7, 3, *b"abc", 0xFD, 7, *b"four", 0xF9, 7, *b"eight of", 0xFB, 7, 8, 1, 0xFC, 7])
+"""Fields that no onnx has yet, of every kind that protobuf has."""
 
 
 def model(*names: str, count: int = COUNT) -> ModelProto:
@@ -94,7 +96,53 @@ def test_a_copy_is_the_same() -> None:
     made.metadata_props.add(key="a", value="b")
     made.graph.doc_string = "text"
     made.graph.value_info.append(helper.make_tensor_value_info("-w", TensorProto.FLOAT, [5]))
+    for message in (made, made.graph, made.graph.node[0], made.graph.initializer[0]):
+        message.MergeFromString(NEWER)
     assert files.copied(made) == made
+    assert files.copied(made).SerializeToString() == made.SerializeToString()
+    assert files.load(made).model.SerializeToString() == made.SerializeToString()
+
+
+@pytest.mark.parametrize("namesake", ["constant", "typed in a body", "raw in a body", "training"])
+def test_names_mean_nothing_outside_their_graph(namesake: str, outside: Path, tmp_path: Path) -> None:
+    made, small = onnx.load(outside, load_external_data=False), helper.make_tensor("big", TensorProto.FLOAT, [], [2.0])
+    weights = np.arange(COUNT, dtype=F)
+    made.graph.initializer.append(numbaops.from_array(weights, "big"))
+    made.graph.node.append(helper.make_node("Neg", ["big"], ["z"]))
+    made.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [COUNT]))
+    if namesake == "constant":
+        made.graph.node.append(helper.make_node("Constant", [], ["c"], value=small))
+    elif namesake == "training":
+        made.training_info.add().algorithm.initializer.append(small)
+    else:
+        inner = numbaops.from_array(-weights, "big") if namesake == "raw in a body" else small
+        body = helper.make_graph([helper.make_node("Neg", ["big"], ["i"])], "b", [], [helper.make_empty_tensor_value_info("i")], [inner])
+        made.graph.node.append(helper.make_node("If", ["t"], ["c"], then_branch=body, else_branch=body))
+        made.graph.initializer.append(helper.make_tensor("t", TensorProto.BOOL, [], [True]))
+    (tmp_path / "in.onnx").write_bytes(made.SerializeToString())
+    loaded = files.load(tmp_path / "in.onnx")
+    written = files.save(loaded.model, tmp_path / "new.onnx", loaded)
+    onnx.checker.check_model(written[0])
+    assert written[1].stat().st_size >= 3 * weights.nbytes
+    for one, other in zip(*(files.tensors_of_model(onnx.load(path)) for path in (tmp_path / "in.onnx", written[0])), strict=True):
+        assert numbaops.to_array(one).tobytes() == numbaops.to_array(other).tobytes(), one.name
+
+
+def test_all_but_the_elements_of_what_moves_stays(outside: Path, tmp_path: Path) -> None:
+    made = onnx.load(outside, load_external_data=False)
+    big = numbaops.from_array(np.arange(COUNT, dtype=F), "big")
+    big.doc_string = "text"
+    big.metadata_props.add(key="a", value="b")
+    big.MergeFromString(NEWER)
+    made.graph.initializer.append(big)
+    loaded = files.load(made, tmp_path)
+    files.save(loaded.model, tmp_path / "new.onnx", loaded)
+    saved = onnx.load(tmp_path / "new.onnx", load_external_data=False).graph.initializer[-1]
+    assert saved.data_location == TensorProto.EXTERNAL
+    saved.ClearField("data_location")
+    saved.ClearField("external_data")
+    big.ClearField("raw_data")
+    assert saved == big
 
 
 @pytest.mark.parametrize("length", [None, "0"], ids=["none", "0"])
@@ -110,6 +158,16 @@ def test_the_length_is_written_where_the_model_has_none(length: str | None, outs
     for tensor in onnx.load(written[0], load_external_data=False).graph.initializer:
         assert {entry.key: entry.value for entry in tensor.external_data}["length"] == str(4 * COUNT)
     assert outputs(written[0]).tobytes() == outputs(outside).tobytes()
+
+
+def test_what_leaves_nothing_outside_has_no_data_file(tmp_path: Path) -> None:
+    made = model("w")
+    made.graph.initializer[0].CopyFrom(numbaops.from_array(np.ones(COUNT, F), "w"))
+    onnx.save(made, tmp_path / "x.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    (tmp_path / "new.onnx.data").write_bytes(b"another model's")
+    assert numbaops.compact(tmp_path / "x.onnx").save(tmp_path / "new.onnx") == [tmp_path / "new.onnx"]
+    assert (tmp_path / "new.onnx.data").read_bytes() == b"another model's"
+    assert outputs(tmp_path / "new.onnx").tobytes() == outputs(tmp_path / "x.onnx").tobytes()
 
 
 @pytest.mark.parametrize("source", ["path", "file"])

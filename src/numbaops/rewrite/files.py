@@ -17,6 +17,7 @@ from typing import IO, Any
 import onnx
 from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError, EncodeError, Message  # type: ignore[import-untyped]
+from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx.checker import ValidationError
@@ -154,30 +155,55 @@ def copied(model: ModelProto, emptied: Callable[[TensorProto], bool] = lambda te
         model: the model.
         emptied: says of which initializers the copy has only name, type and shape.
     """
-    copy, graph = ModelProto(), model.graph
-    for field, value in model.ListFields():
-        if field.name != "graph":
-            _set(copy, field.name, value)
+    copy = ModelProto()
+    _fill(copy, model, but="graph")
     copy.graph.SetInParent()
-    for field, value in graph.ListFields():
-        if field.name == "initializer":
-            for tensor in value:
-                if emptied(tensor):
-                    copy.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, doc_string=tensor.doc_string)
-                else:
-                    copy.graph.initializer.append(tensor)
+    _fill(copy.graph, model.graph, but="initializer")
+    for tensor in model.graph.initializer:
+        if emptied(tensor):
+            copy.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, doc_string=tensor.doc_string)
         else:
-            _set(copy.graph, field.name, value)
+            copy.graph.initializer.append(tensor)
     return copy
 
 
-def _set(message: Any, name: str, value: Any) -> None:
-    if isinstance(value, Message):
-        getattr(message, name).CopyFrom(value)
-    elif isinstance(value, (str, bytes, int, float)):
-        setattr(message, name, value)
-    else:
-        getattr(message, name).extend(value)
+def _fill(empty: Any, message: Any, but: str) -> None:
+    """Give an empty message all fields of another but for one; those too that the installed onnx does not know."""
+    for field, value in message.ListFields():
+        if field.name == but:
+            continue
+        if isinstance(value, Message):
+            getattr(empty, field.name).CopyFrom(value)
+        elif isinstance(value, (str, bytes, int, float)):
+            setattr(empty, field.name, value)
+        else:
+            getattr(empty, field.name).extend(value)
+    empty.MergeFromString(_encoded(UnknownFieldSet(message)))
+
+
+def _encoded(fields: Iterable[Any]) -> bytes:
+    """Unknown fields as they are in a file: https://protobuf.dev/programming-guides/encoding/."""
+    parts = []
+    for field in fields:
+        tag, data = field.field_number << 3 | field.wire_type, field.data
+        parts.append(_varint(tag))
+        if field.wire_type == 0:
+            parts.append(_varint(data))
+        elif field.wire_type == 2:
+            parts += [_varint(len(data)), data]
+        elif field.wire_type == 3:  # a group, which ends with a tag of its own
+            parts += [_encoded(data), _varint(tag + 1)]
+        else:
+            parts.append(data.to_bytes(8 if field.wire_type == 1 else 4, "little"))
+    return b"".join(parts)
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*encoded, value])
 
 
 def tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
@@ -249,7 +275,7 @@ def save(model: ModelProto, path: str | os.PathLike[str], loaded: LoadedModel) -
 
     Tensors that are stored in other files are copied into ``PATH.data``. If the model that it was made from has such, or the model would be
     larger than a message may be, large initializers go there too. Both files are written under other names, and take the places of
-    earlier ones only when they are complete.
+    earlier ones only when they are complete. If there is nothing for ``PATH.data``, an earlier one stays: it may be another model's.
 
     Args:
         model: the model, which is left as it is.
@@ -265,17 +291,17 @@ def save(model: ModelProto, path: str | os.PathLike[str], loaded: LoadedModel) -
     """
     target = check_target(path, loaded)
     tensors = list(tensors_of_model(model))
-    external = bool(loaded.data) or any(map(uses_external_data, tensors))
-    moves = _moves(model) if external or sum(map(_inline_bytes, tensors)) > LARGEST_MESSAGE else frozenset()
-    written = {target: targets.beside(target)}
-    if external or moves:
-        targets.check_not_protected(data_path(target))
-        written[data_path(target)] = targets.beside(data_path(target))
+    external = any(map(uses_external_data, tensors))
+    moving = external or bool(loaded.data) or sum(map(_inline_bytes, tensors)) > LARGEST_MESSAGE
+    written, data = {target: targets.beside(target)}, data_path(target)
+    if external or (moving and any(map(_moves, model.graph.initializer))):
+        targets.check_target(data)
+        written[data] = targets.beside(data)
     try:
-        if external or moves:
-            copy = copied(model, lambda tensor: tensor.name in moves)
-            with open(written[data_path(target)], "wb") as file:
-                _write_data(model, copy, moves, file, data_path(target).name, loaded)
+        if data in written:
+            copy = copied(model, _moves)
+            with open(written[data], "wb") as file:
+                _write_data(model, copy, file, data.name, loaded)
                 _to_disk(file)
             model = copy
         try:
@@ -303,34 +329,33 @@ def _inline_bytes(tensor: TensorProto) -> int:
     return 0 if uses_external_data(tensor) else len(tensor.raw_data) if tensor.HasField("raw_data") else tensor.ByteSize()
 
 
-def _moves(model: ModelProto) -> frozenset[str]:
-    """The names of the initializers that go into the other file."""
-    return frozenset(
-        tensor.name for tensor in model.graph.initializer if tensor.HasField("raw_data") and _inline_bytes(tensor) >= EXTERNAL_FROM
-    )
+def _moves(tensor: TensorProto) -> bool:
+    """Whether an initializer goes into the other file, if there is to be one."""
+    return tensor.HasField("raw_data") and _inline_bytes(tensor) >= EXTERNAL_FROM
 
 
-def _write_data(model: ModelProto, copy: ModelProto, moves: frozenset[str], file: IO[bytes], name: str, loaded: LoadedModel) -> None:
-    """Write the elements that are not in the model, and write into its copy where they are."""
+def _write_data(model: ModelProto, copy: ModelProto, file: IO[bytes], name: str, loaded: LoadedModel) -> None:
+    """Write the elements that are not in the model's copy, and write into that where they are."""
     places: dict[tuple[str, int, int], int] = {}
     with ExitStack() as files:
         others: dict[Path, IO[bytes]] = {}
-        contents = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in moves}
-        for tensor in tensors_of_model(copy):
-            if tensor.name in moves and not uses_external_data(tensor) and not tensor.HasField("raw_data"):
-                content = contents[tensor.name].raw_data
-                offset = _start(file, len(content))
-                file.write(content)
-                _refer(tensor, name, offset, len(content))
-            elif uses_external_data(tensor):
-                path, start, length = _place(tensor, loaded)
-                key = str(path), start, length
-                if key not in places:
-                    if path not in others:
-                        others[path] = files.enter_context(open(path, "rb"))
-                    places[key] = _start(file, length)
-                    _copy(others[path], start, length, file, tensor.name)
-                _refer(tensor, name, places[key], length)
+        for tensor in filter(uses_external_data, tensors_of_model(copy)):
+            path, start, length = _place(tensor, loaded)
+            key = str(path), start, length
+            if key not in places:
+                if path not in others:
+                    others[path] = files.enter_context(open(path, "rb"))
+                places[key] = _start(file, length)
+                _copy(others[path], start, length, file, tensor.name)
+            _refer(tensor, name, places[key], length)
+    for whole, tensor in zip(model.graph.initializer, copy.graph.initializer, strict=True):
+        if _moves(whole):
+            tensor.Clear()
+            _fill(tensor, whole, but="raw_data")
+            length = _inline_bytes(whole)
+            offset = _start(file, length)
+            file.write(whole.raw_data)
+            _refer(tensor, name, offset, length)
 
 
 def _place(tensor: TensorProto, loaded: LoadedModel) -> tuple[Path, int, int]:
