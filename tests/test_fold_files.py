@@ -254,6 +254,18 @@ def test_what_is_write_protected_stays(outside: Path, tmp_path: Path, name: str)
     assert contents(tmp_path) == before
 
 
+def test_a_folder_in_the_place_of_the_data(outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.onnx.data").mkdir()
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InvalidValueError, match=r"x\.onnx\.data: not a regular file"):
+        files.check_target(tmp_path / "x.onnx", files.load(outside))
+    large = files.load(model("w"))  # which says only when it is saved whether there are data
+    monkeypatch.setattr(files, "LARGEST_MESSAGE", 1000)
+    with pytest.raises(InvalidValueError, match=r"x\.onnx\.data: not a regular file"):
+        files.save(large.model, tmp_path / "x.onnx", large)
+    assert sorted(tmp_path.iterdir()) == before
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

@@ -251,9 +251,11 @@ def check_target(path: str | os.PathLike[str], loaded: LoadedModel) -> Path:
 
     Raises:
         InvalidValueError: it is a file of the model that it is made from, no regular file, write-protected, or in a folder where nothing
-            can be written.
+            can be written; or the file beside it is such, and the model has external data.
     """
     target = targets.check_target(path)
+    if loaded.data:
+        targets.check_target(data_path(target))
     for ours in (target, data_path(target)):
         for theirs in loaded.files:
             if os.path.realpath(theirs) == str(ours) or (theirs.exists() and ours.exists() and os.path.samefile(theirs, ours)):
