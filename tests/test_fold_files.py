@@ -324,6 +324,45 @@ def test_the_earlier_files_come_back_if_the_second_cannot_be_put(outside: Path, 
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("earlier", [(), ("new.onnx",), ("new.onnx.data",), ("new.onnx", "new.onnx.data")], ids=" ".join)
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+def test_a_signal_between_any_two_lines(
+    earlier: tuple[str, ...], links: bool, outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in earlier:
+        (tmp_path / name).write_bytes(b"old")
+    before, folded = contents(tmp_path), numbaops.fold(outside)
+    replace, calls = os.replace, 0
+
+    def no_links(*_: Any, **__: Any) -> None:
+        raise OSError(1, "no links")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    renamed = 2 + (not links and "new.onnx.data" in earlier)
+    for stop in range(1, renamed + 1):
+        calls = 0
+
+        def interrupted(source: Any, target: Any, stop: int = stop) -> None:
+            nonlocal calls
+            replace(source, target)
+            calls += 1
+            assert (tmp_path / "new.onnx").exists() == ("new.onnx" in earlier) or calls == renamed
+            if calls == stop:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            folded.save(tmp_path / "new.onnx")
+        if stop < renamed:
+            assert contents(tmp_path) == before
+    monkeypatch.undo()
+    for _ in range(2):
+        assert contents(tmp_path).keys() == before.keys() | {"new.onnx", "new.onnx.data"}
+        folded.save(tmp_path / "new.onnx")
+    assert outputs(tmp_path / "new.onnx").tobytes() == outputs(outside).tobytes()
+
+
 def test_data_that_are_cut_short(outside: Path, tmp_path: Path) -> None:
     folded = numbaops.fold(outside, max_tensor=0)
     os.truncate(tmp_path / "weights", 4 * COUNT + 10)

@@ -408,23 +408,36 @@ def _refer(tensor: TensorProto, location: str, offset: int, length: int) -> None
 
 
 def _put(written: dict[Path, Path]) -> None:
-    """Let the new files take the places of the old ones, or, if one cannot, none."""
-    kept: dict[Path, Path] = {}
-    placed: list[Path] = []
+    """Let the new files take the places of the old ones: the data first, which come back if the model's file cannot follow.
+
+    A signal may come between any two lines; so what was done is not noted, but seen by which files are there.
+    """
+    (model, new_model), *beside = written.items()
+    if not beside:
+        os.replace(new_model, model)
+        return
+    ((data, new_data),) = beside
+    old, there = new_data.with_suffix(".old"), os.path.lexists(data)
+    old.unlink(missing_ok=True)
     try:
-        for target, temporary in reversed(written.items()):
-            if target.exists():
-                old = temporary.with_suffix(".old")
-                if len(written) > 1:
-                    os.replace(target, old)
-                    kept[target] = old
-            os.replace(temporary, target)
-            placed.append(target)
+        if there:
+            _keep(data, old)
+        os.replace(new_data, data)
+        os.replace(new_model, model)
     except BaseException:
-        for target in placed:
-            target.unlink(missing_ok=True)
-        for target, old in kept.items():
-            os.replace(old, target)
+        if new_model.exists():  # else both are in their places
+            if os.path.lexists(old):
+                os.replace(old, data)
+            elif not there and not new_data.exists():
+                data.unlink(missing_ok=True)
+        old.unlink(missing_ok=True)  # to rename one of two links to a file to the other does nothing
         raise
-    for old in kept.values():
-        old.unlink(missing_ok=True)
+    old.unlink(missing_ok=True)
+
+
+def _keep(path: Path, old: Path) -> None:
+    """Give a file a second name; where the file system has no links, another one."""
+    try:
+        os.link(path, old, follow_symlinks=False)
+    except (OSError, NotImplementedError):
+        os.replace(path, old)
