@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper
 
-from numbaops import ELEMENT_TYPES, ReferenceEvaluator
+from numbaops import ELEMENT_TYPES, ReferenceEvaluator, to_array
 from numbaops.engine import external
 from numbaops.errors import EvaluationError, InvalidValueError
 
@@ -138,8 +138,32 @@ def test_many_files_take_few_descriptors(tmp_path: Path) -> None:
     np.testing.assert_array_equal(evaluator.run(None, {})[0], data * 40)
 
 
-@pytest.mark.parametrize("size", [0, 1, 4 * COUNT - 1, 4 * COUNT + 1])
-def test_files_of_another_size(size: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [ELEMENT_TYPES[TensorProto.FLOAT - 1], ELEMENT_TYPES[TensorProto.INT4 - 1]], ids=str)
+@pytest.mark.parametrize("count", [0, 7, COUNT], ids=["empty", "read", "mapped"])
+@pytest.mark.parametrize("where", [{}, {"length": 0}], ids=["none", "0"])
+def test_without_a_length_type_and_shape_say_it(where: dict[str, int], count: int, kind: Any, tmp_path: Path) -> None:
+    nbytes = kind.packed_size(count)
+    data = np.random.default_rng(0).integers(0, 256, 2 * nbytes + 5, np.uint8).tobytes()
+    first, second = (tensor(kind.code, [count], offset=position * nbytes, **where) for position in range(2))
+    nodes = [helper.make_node("Constant", [], ["c"], value=second), helper.make_node("Concat", ["w", "c"], ["y"], axis=0)]
+    parts = [
+        to_array(TensorProto(data_type=kind.code, dims=[count], raw_data=data[position * nbytes : (position + 1) * nbytes]))
+        for position in range(2)
+    ]
+    (got,) = ReferenceEvaluator(saved(tmp_path, model(first, *nodes), data)).run(None, {})
+    assert got.tobytes() == np.concatenate(parts).tobytes()
+    assert to_array(first, tmp_path).tobytes() == parts[0].tobytes()
+
+
+@pytest.mark.parametrize("length", [1, 4 * COUNT - 1, 4 * COUNT + 1])
+def test_another_length(length: int, tmp_path: Path) -> None:
+    proto = tensor(TensorProto.FLOAT, [COUNT], length=length)
+    with pytest.raises(InvalidValueError, match=rf"external data has {length} bytes; float of shape .{COUNT}. needs {4 * COUNT}"):
+        ReferenceEvaluator(saved(tmp_path, model(proto), bytes(8 * COUNT)))
+
+
+@pytest.mark.parametrize("size", [0, 1, 4 * COUNT - 1])
+def test_files_that_are_too_short(size: int, tmp_path: Path) -> None:
     path, _ = floats(tmp_path)
     (tmp_path / "weights").write_bytes(bytes(size))
     with pytest.raises(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from numbaops.rewrite import files
 
 F = np.float32
 COUNT = 3 * files.EXTERNAL_FROM
+NEWER = bytes([0xF8, 7, 0xAC, 2, 0xFA, 7, 3, *b"abc", 0xFD, 7, *b"four", 0xF9, 7, *b"eight of", 0xFB, 7, 8, 1, 0xFC, 7])
+"""Fields that no onnx has yet, of every kind that protobuf has."""
 
 
 def model(*names: str, count: int = COUNT) -> ModelProto:
@@ -93,7 +96,114 @@ def test_a_copy_is_the_same() -> None:
     made.metadata_props.add(key="a", value="b")
     made.graph.doc_string = "text"
     made.graph.value_info.append(helper.make_tensor_value_info("-w", TensorProto.FLOAT, [5]))
+    for message in (made, made.graph, made.graph.node[0], made.graph.initializer[0]):
+        message.MergeFromString(NEWER)
     assert files.copied(made) == made
+    assert files.copied(made).SerializeToString() == made.SerializeToString()
+    assert files.load(made).model.SerializeToString() == made.SerializeToString()
+
+
+@pytest.mark.parametrize("namesake", ["constant", "typed in a body", "raw in a body", "training"])
+def test_names_mean_nothing_outside_their_graph(namesake: str, outside: Path, tmp_path: Path) -> None:
+    made, small = onnx.load(outside, load_external_data=False), helper.make_tensor("big", TensorProto.FLOAT, [], [2.0])
+    weights = np.arange(COUNT, dtype=F)
+    made.graph.initializer.append(numbaops.from_array(weights, "big"))
+    made.graph.node.append(helper.make_node("Neg", ["big"], ["z"]))
+    made.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [COUNT]))
+    if namesake == "constant":
+        made.graph.node.append(helper.make_node("Constant", [], ["c"], value=small))
+    elif namesake == "training":
+        made.training_info.add().algorithm.initializer.append(small)
+    else:
+        inner = numbaops.from_array(-weights, "big") if namesake == "raw in a body" else small
+        body = helper.make_graph([helper.make_node("Neg", ["big"], ["i"])], "b", [], [helper.make_empty_tensor_value_info("i")], [inner])
+        made.graph.node.append(helper.make_node("If", ["t"], ["c"], then_branch=body, else_branch=body))
+        made.graph.initializer.append(helper.make_tensor("t", TensorProto.BOOL, [], [True]))
+    (tmp_path / "in.onnx").write_bytes(made.SerializeToString())
+    loaded = files.load(tmp_path / "in.onnx")
+    written = files.save(loaded.model, tmp_path / "new.onnx", loaded)
+    onnx.checker.check_model(written[0])
+    assert written[1].stat().st_size >= 3 * weights.nbytes
+    for one, other in zip(*(files.tensors_of_model(onnx.load(path)) for path in (tmp_path / "in.onnx", written[0])), strict=True):
+        assert numbaops.to_array(one).tobytes() == numbaops.to_array(other).tobytes(), one.name
+
+
+def test_all_but_the_elements_of_what_moves_stays(outside: Path, tmp_path: Path) -> None:
+    made = onnx.load(outside, load_external_data=False)
+    big = numbaops.from_array(np.arange(COUNT, dtype=F), "big")
+    big.doc_string = "text"
+    big.metadata_props.add(key="a", value="b")
+    big.MergeFromString(NEWER)
+    made.graph.initializer.append(big)
+    loaded = files.load(made, tmp_path)
+    files.save(loaded.model, tmp_path / "new.onnx", loaded)
+    saved = onnx.load(tmp_path / "new.onnx", load_external_data=False).graph.initializer[-1]
+    assert saved.data_location == TensorProto.EXTERNAL
+    saved.ClearField("data_location")
+    saved.ClearField("external_data")
+    big.ClearField("raw_data")
+    assert saved == big
+
+
+@pytest.mark.parametrize("length", [None, "0"], ids=["none", "0"])
+def test_the_length_is_written_where_the_model_has_none(length: str | None, outside: Path, tmp_path: Path) -> None:
+    made = onnx.load(outside, load_external_data=False)
+    for tensor in made.graph.initializer:
+        (entry,) = [each for each in tensor.external_data if each.key == "length"]
+        tensor.external_data.remove(entry)
+        if length is not None:
+            tensor.external_data.add(key="length", value=length)
+    loaded = files.load(made, tmp_path)
+    written = files.save(loaded.model, tmp_path / "new.onnx", loaded)
+    for tensor in onnx.load(written[0], load_external_data=False).graph.initializer:
+        assert {entry.key: entry.value for entry in tensor.external_data}["length"] == str(4 * COUNT)
+    assert outputs(written[0]).tobytes() == outputs(outside).tobytes()
+
+
+def test_what_leaves_nothing_outside_has_no_data_file(tmp_path: Path) -> None:
+    made = model("w")
+    made.graph.initializer[0].CopyFrom(numbaops.from_array(np.ones(COUNT, F), "w"))
+    onnx.save(made, tmp_path / "x.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    (tmp_path / "new.onnx.data").write_bytes(b"another model's")
+    assert numbaops.compact(tmp_path / "x.onnx").save(tmp_path / "new.onnx") == [tmp_path / "new.onnx"]
+    assert (tmp_path / "new.onnx.data").read_bytes() == b"another model's"
+    assert outputs(tmp_path / "new.onnx").tobytes() == outputs(tmp_path / "x.onnx").tobytes()
+
+
+@pytest.mark.parametrize("source", ["path", "file"])
+def test_the_input_stays_though_the_current_folder_is_another(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model("w"), "x.onnx")
+    (tmp_path / "other").mkdir()
+    before = Path("x.onnx").read_bytes()
+    with open("x.onnx", "rb") as file:
+        folded = numbaops.fold("x.onnx" if source == "path" else file)
+    for folder in (".", "other"):
+        monkeypatch.chdir(folder)
+        with pytest.raises(InvalidValueError, match="the model that is read"):
+            folded.save(tmp_path / "x.onnx")
+    assert (tmp_path / "x.onnx").read_bytes() == before
+
+
+def test_the_name_of_a_file_in_an_archive_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("models.zip", "w") as archive:
+        archive.writestr("x.onnx", model("w").SerializeToString())
+        with archive.open("x.onnx") as file:
+            numbaops.fold(file).save("x.onnx")
+    onnx.checker.check_model("x.onnx")
+
+
+@pytest.mark.parametrize("source", ["path", "file", "folder"])
+def test_data_are_found_from_another_folder(source: str, outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open(outside.name, "rb") as file:
+        given = {"path": outside.name, "file": file, "folder": onnx.load(outside, load_external_data=False)}[source]
+        folded = numbaops.fold(given, folder="." if source == "folder" else None, max_tensor=0)
+    Path("other").mkdir()
+    monkeypatch.chdir("other")
+    folded.save("new.onnx")
+    assert outputs(Path("new.onnx")).tobytes() == outputs(outside).tobytes()
 
 
 @pytest.mark.parametrize("bad", ["same", "symbolic link", "hard link", "its data", "link to its data", "folder", "no folder", "device"])
@@ -142,6 +252,18 @@ def test_what_is_write_protected_stays(outside: Path, tmp_path: Path, name: str)
     with pytest.raises(InvalidValueError, match="the file is write-protected"):
         numbaops.fold(outside).save(tmp_path / "x.onnx")
     assert contents(tmp_path) == before
+
+
+def test_a_folder_in_the_place_of_the_data(outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.onnx.data").mkdir()
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InvalidValueError, match=r"x\.onnx\.data: not a regular file"):
+        files.check_target(tmp_path / "x.onnx", files.load(outside))
+    large = files.load(model("w"))  # which says only when it is saved whether there are data
+    monkeypatch.setattr(files, "LARGEST_MESSAGE", 1000)
+    with pytest.raises(InvalidValueError, match=r"x\.onnx\.data: not a regular file"):
+        files.save(large.model, tmp_path / "x.onnx", large)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
@@ -200,6 +322,45 @@ def test_the_earlier_files_come_back_if_the_second_cannot_be_put(outside: Path, 
     with pytest.raises(OSError, match="no"):
         numbaops.fold(outside).save(tmp_path / "new.onnx")
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("earlier", [(), ("new.onnx",), ("new.onnx.data",), ("new.onnx", "new.onnx.data")], ids=" ".join)
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+def test_a_signal_between_any_two_lines(
+    earlier: tuple[str, ...], links: bool, outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in earlier:
+        (tmp_path / name).write_bytes(b"old")
+    before, folded = contents(tmp_path), numbaops.fold(outside)
+    replace, calls = os.replace, 0
+
+    def no_links(*_: Any, **__: Any) -> None:
+        raise OSError(1, "no links")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    renamed = 2 + (not links and "new.onnx.data" in earlier)
+    for stop in range(1, renamed + 1):
+        calls = 0
+
+        def interrupted(source: Any, target: Any, stop: int = stop) -> None:
+            nonlocal calls
+            replace(source, target)
+            calls += 1
+            assert (tmp_path / "new.onnx").exists() == ("new.onnx" in earlier) or calls == renamed
+            if calls == stop:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            folded.save(tmp_path / "new.onnx")
+        if stop < renamed:
+            assert contents(tmp_path) == before
+    monkeypatch.undo()
+    for _ in range(2):
+        assert contents(tmp_path).keys() == before.keys() | {"new.onnx", "new.onnx.data"}
+        folded.save(tmp_path / "new.onnx")
+    assert outputs(tmp_path / "new.onnx").tobytes() == outputs(outside).tobytes()
 
 
 def test_data_that_are_cut_short(outside: Path, tmp_path: Path) -> None:

@@ -123,6 +123,8 @@ REFUSED = {
     "kept column that is shared": (MODEL, {"keep": ["x"], "shared": {"x": X}}, {"key": X}, "no column 'x'; its columns: 'key'"),
     "no rows": (FIXED, {}, {"x": X[:0]}, "exactly 4; possible: 4 in each, of 4 rows in all, not 0"),
     "size": (FIXED, {}, {"x": X}, "exactly 4; possible: 4 in each, of 8 or 12 rows in all"),
+    "single value": (MODEL, {}, {"x": np.array(1, np.float32)}, "column 'x' is a single value; possible: .* in shared="),
+    "kept single value": (MODEL, {"keep": ["key"]}, {"x": X, "key": np.array(1)}, "column 'key' is a single value"),
     "output": (MODEL, {"outputs": ["z"]}, {"x": X}, "no output 'z'; its outputs: 'y', 'low'"),
 }
 
@@ -132,6 +134,7 @@ NAMES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a string for keep": ({"keep": "key"}, InvalidTypeError, "keep is 'key'; allowed: a list of names"),
     "a string for outputs": ({"outputs": "y"}, InvalidTypeError, "outputs is 'y'; allowed: a list of names"),
     "an array for shared": ({"shared": X}, InvalidTypeError, "shared is a ndarray; allowed: a dictionary"),
+    "a shared input that the model has not": ({"shared": {"w": X}}, InvalidValueError, "the model has no input 'w'; its inputs: 'x'"),
 }
 
 

@@ -527,7 +527,7 @@ EXTERNAL_BAD = {
     "truncated, with an offset": ({"location": "weights", "offset": 4, "length": 8}, "."),
     "offset beyond the end": ({"location": "weights", "offset": 100}, "."),
     "too short for the shape": ({"location": "weights", "length": 4}, "external data has 4 bytes; float of shape .2. needs 8"),
-    "too long for the shape": ({"location": "long"}, "external data has 12 bytes; float of shape .2. needs 8"),
+    "too long for the shape": ({"location": "long", "length": 12}, "external data has 12 bytes; float of shape .2. needs 8"),
     "negative offset": ({"location": "weights", "offset": -1}, "."),
     "negative length": ({"location": "weights", "length": -8}, "."),
     "no number": ({"location": "weights", "offset": "x"}, "."),

@@ -27,7 +27,7 @@ class Predictor:
         shared: inputs by name that each batch gets whole.
 
     Raises:
-        InvalidValueError: a column of ``keep`` has the name of an output.
+        InvalidValueError: a column of ``keep`` has the name of an output, or ``shared`` one that no input has.
         NumbaopsError: there is no such model, or it has no such output.
     """
 
@@ -37,7 +37,11 @@ class Predictor:
         source, proto = Model.of(model)
         self._shared = named_arrays(shared, "shared")
         self._declared = declared_inputs(proto)
-        self._inputs = [value.name for value in proto.graph.input if value.name not in self._shared]
+        names = [value.name for value in proto.graph.input]
+        for name in self._shared:
+            if name not in names:
+                raise InvalidValueError(f"the model has no input {name!r}; its inputs: {', '.join(map(repr, names)) or 'none'}")
+        self._inputs = [name for name in names if name not in self._shared]
         having = [value.name for value in proto.graph.output]
         self._outputs = having if outputs is None else distinct_names(outputs, "outputs")
         for name in self._outputs:
@@ -57,15 +61,20 @@ class Predictor:
             batch: columns as arrays of NumPy, whose first dimension is the rows.
 
         Raises:
-            InvalidValueError: a column is missing, or the batch has not the size that the model fixes.
+            InvalidValueError: a column is missing or has no rows to it, or the batch has not the size that the model fixes.
             NumbaopsError: what the model raises.
         """
         for name in (*(name for name in self._declared if name not in self._shared), *self._keep):
             if name not in batch:
                 raise InvalidValueError(f"the batch has no column {name!r}; its columns: {', '.join(map(repr, batch))}")
-        feeds = {name: batch[name] for name in self._inputs if name in batch}
+        kept, feeds = {name: batch[name] for name in self._keep}, {name: batch[name] for name in self._inputs if name in batch}
+        for name, column in {**kept, **feeds}.items():
+            if not np.ndim(column):
+                raise InvalidValueError(
+                    f"column {name!r} is a single value; possible: one for each row, and what is the same for every batch in shared="
+                )
         fixed = {name: fixed_size(self._declared.get(name), 0) for name in feeds}
         if feeds:
-            check_sizes({name: (len(value),) for name, value in feeds.items()}, fixed, 0)
+            check_sizes({name: np.shape(value)[:1] for name, value in feeds.items()}, fixed, 0)
         results = self._evaluator.run(self._outputs, {**feeds, **self._shared})
-        return {**{name: batch[name] for name in self._keep}, **dict(zip(self._outputs, results, strict=True))}
+        return {**kept, **dict(zip(self._outputs, results, strict=True))}

@@ -21,7 +21,9 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise InvalidValueError(f"{path}: not a regular file")
-    check_not_protected(target)
+    # to replace a file takes a right to the folder only, and root may write anything
+    if target.exists() and not (os.access(target, os.W_OK) and target.stat().st_mode & stat.S_IWUSR):
+        raise InvalidValueError(f"{target}: the file is write-protected, and stays as it is; give another name")
     if not target.parent.is_dir():
         raise InvalidValueError(f"{path}: there is no folder {target.parent}")
     try:
@@ -30,12 +32,6 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise InvalidValueError(f"{path}: no file can be written there: {error.strerror}") from error
     return target
-
-
-def check_not_protected(path: Path) -> None:
-    """Refuse to replace what is write-protected: that takes a right to the folder only, and root may write anything."""
-    if path.exists() and not (os.access(path, os.W_OK) and path.stat().st_mode & stat.S_IWUSR):
-        raise InvalidValueError(f"{path}: the file is write-protected, and stays as it is; give another name")
 
 
 def beside(path: Path) -> Path:

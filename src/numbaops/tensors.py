@@ -5,6 +5,7 @@ Bits are moved, never values: NaN payloads, signalling NaNs and -0.0 arrive as t
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import sys
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import SparseTensorProto, TensorProto
 from onnx.checker import ValidationError
-from onnx.external_data_helper import load_external_data_for_tensor
+from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor
 
 from numbaops.convert import PackedTensor, array_nbytes, as_strings, pack, refuse_mask, unpack
 from numbaops.dtypes import BY_CODE, ElementType, of_dtype
@@ -204,7 +205,7 @@ def _from_tensor(proto: TensorProto, base_dir: str) -> NDArray[Any]:
         allowed = field if row.kind == "string" else f"{field} or raw_data"
         raise InvalidValueError(f"{label}: has its elements in {source}; those of {row} belong in {allowed}")
     if source != field:
-        raw = _external_data(proto, base_dir, label) if external else fields[_RAW_DATA]
+        raw = external_bytes(proto, base_dir) if external else fields[_RAW_DATA]
         needed = row.packed_size(count)
         if len(raw) != needed:
             raise InvalidValueError(f"{label}: {source} has {len(raw)} bytes; {row} of shape {list(shape)} needs {needed}")
@@ -231,14 +232,36 @@ def _field_entries(row: ElementType, count: int) -> int:
     return row.packed_size(count) if row.bits in (2, 4) else count
 
 
-def _external_data(proto: TensorProto, base_dir: str, label: str) -> bytes:
-    # onnx stores what it reads in the tensor that it is given, so it gets one that says only where the data are
+def located(proto: TensorProto) -> TensorProto:
+    """A tensor that says only where the elements of another are.
+
+    ONNX lets a model leave out the length, and ONNX Runtime takes 0 for that too: it is what the type and shape need.
+
+    Raises:
+        ValueError: an offset or length is no such number.
+    """
     reference = TensorProto(name=proto.name, data_location=TensorProto.EXTERNAL, external_data=proto.external_data)
+    row = BY_CODE.get(proto.data_type)
+    if row is not None and row.bits and not ExternalDataInfo(reference).length:
+        reference.external_data.add(key="length", value=str(row.packed_size(math.prod(proto.dims))))
+    return reference
+
+
+def external_bytes(proto: TensorProto, base_dir: str) -> bytes:
+    """What a file has of a tensor.
+
+    Raises:
+        InvalidValueError: it cannot be read.
+    """
     try:
+        # onnx stores what it reads in the tensor that it is given, so it gets another one
+        reference = located(proto)
+        length = ExternalDataInfo(reference).length
         load_external_data_for_tensor(reference, base_dir)
     except (ValidationError, ValueError, OSError) as error:
+        label = f"tensor {proto.name!r}" if proto.name else "tensor"
         raise InvalidValueError(f"{label}: external data cannot be read: {error}") from error
-    return reference.raw_data
+    return reference.raw_data[:length]  # older onnx takes the length 0 for none
 
 
 def _from_raw(raw: bytes, row: ElementType, shape: tuple[int, ...]) -> NDArray[Any]:

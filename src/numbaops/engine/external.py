@@ -16,8 +16,8 @@ from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_t
 
 from numbaops.convert import array_nbytes
 from numbaops.dtypes import BY_CODE
-from numbaops.errors import EvaluationError, InvalidValueError
-from numbaops.tensors import to_array
+from numbaops.errors import EvaluationError
+from numbaops.tensors import external_bytes, located, to_array
 
 MAPPED_FROM = 1 << 16
 """Bytes from which a tensor stays in its file, of which the system reads what is used; to read fewer takes less time."""
@@ -67,7 +67,7 @@ class ExternalData:
         if nbytes < MAPPED_FROM or tensor.HasField("segment") or others not in ([], ["raw_data"]):
             return None
         try:
-            where = ExternalDataInfo(tensor)
+            where = ExternalDataInfo(located(tensor))
             offset = where.offset or 0
             if offset % row.dtype.alignment:
                 return None
@@ -82,7 +82,7 @@ class ExternalData:
         if file is None:
             return None
         end = offset + nbytes
-        if offset < 0 or end > len(file) or end != (len(file) if where.length is None else offset + where.length):
+        if offset < 0 or end > len(file) or where.length != nbytes:
             return None
         return np.frombuffer(file, row.dtype, nbytes // row.dtype.itemsize, offset).reshape(tuple(tensor.dims))
 
@@ -105,11 +105,9 @@ class ExternalData:
                 sparse = (attribute.sparse_tensor, *attribute.sparse_tensors)
                 tensors = (attribute.t, *attribute.tensors, *(part for each in sparse for part in (each.values, each.indices)))
                 for tensor in filter(uses_external_data, tensors):
-                    try:
-                        load_external_data_for_tensor(tensor, self._folder or "")
-                    except (ValidationError, ValueError, OSError) as error:
-                        raise InvalidValueError(f"tensor {tensor.name!r}: external data cannot be read: {error}") from error
+                    tensor.raw_data = external_bytes(tensor, self._folder or "")
                     tensor.data_location = TensorProto.DEFAULT
+                    del tensor.external_data[:]
                 for graph in (attribute.g, *attribute.graphs):
                     self.load_attributes(graph.node)
 

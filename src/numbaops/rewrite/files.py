@@ -17,6 +17,7 @@ from typing import IO, Any
 import onnx
 from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError, EncodeError, Message  # type: ignore[import-untyped]
+from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx.checker import ValidationError
@@ -27,7 +28,7 @@ from numbaops import targets
 from numbaops.engine.external import ExternalData
 from numbaops.engine.load import InvalidModelError, Source, check_size, opened
 from numbaops.errors import InvalidTypeError, InvalidValueError
-from numbaops.tensors import to_array
+from numbaops.tensors import located, to_array
 
 LARGEST_MESSAGE = (1 << 31) - (1 << 20)
 """Bytes up to which a model is one file; protobuf refuses more than 2 GiB."""
@@ -48,7 +49,7 @@ class LoadedModel:
     Attributes:
         model: a proto that nobody else has; tensors that are stored in other files are references.
         external: reads those.
-        path: the model's file, or None.
+        path: the model's file, or None; absolute, as the other paths are, for the current folder may be another one later.
         folder: where other files are looked for, or None.
         data: the files that hold data of the model as it is when this is made.
     """
@@ -117,16 +118,17 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
     """
     if isinstance(source, LoadedModel):
         return source
-    path = Path(source) if isinstance(source, (str, os.PathLike)) else None
-    if path is not None:
-        check_size(path)
+    name, path = _file_name(source), None
+    if name is not None:
+        check_size(name)
         try:
-            model = onnx.load(path, load_external_data=False)
+            model = onnx.load(source, load_external_data=False)
         except (DecodeError, json_format.ParseError, text_format.ParseError, ParseError, UnicodeDecodeError) as error:
-            raise InvalidModelError(f"the file {str(path)!r} is not an ONNX model, or is cut short ({error})") from error
+            raise InvalidModelError(f"the file {name!r} is not an ONNX model, or is cut short ({error})") from error
         if not model.HasField("graph"):
-            raise InvalidModelError(f"the file {str(path)!r} holds no ONNX model: there is no graph in it")
-        folder = folder or path.absolute().parent
+            raise InvalidModelError(f"the file {name!r} holds no ONNX model: there is no graph in it")
+        path = Path(name).absolute()
+        folder = folder or path.parent
     elif isinstance(source, ModelProto):
         model = copied(source)
     else:
@@ -134,8 +136,16 @@ def load(source: Any, folder: str | os.PathLike[str] | None = None) -> LoadedMod
         if not isinstance(found, ModelProto):
             raise InvalidTypeError(f"expected a model, got a {type(found).__name__}")
         model = found
-    where = None if folder is None else Path(folder)
+    where = None if folder is None else Path(folder).absolute()
     return LoadedModel(model, ExternalData(None if where is None else str(where)), path, where)
+
+
+def _file_name(source: Any) -> str | None:
+    """Of a path, or of a file object that reads a file with one."""
+    if isinstance(source, (str, os.PathLike)):
+        return os.fsdecode(source)
+    name = getattr(source, "name", None) if hasattr(source, "read") else None
+    return name if isinstance(name, str) and os.path.isfile(name) else None  # that of a file in an archive is no path
 
 
 def copied(model: ModelProto, emptied: Callable[[TensorProto], bool] = lambda tensor: False) -> ModelProto:
@@ -145,30 +155,55 @@ def copied(model: ModelProto, emptied: Callable[[TensorProto], bool] = lambda te
         model: the model.
         emptied: says of which initializers the copy has only name, type and shape.
     """
-    copy, graph = ModelProto(), model.graph
-    for field, value in model.ListFields():
-        if field.name != "graph":
-            _set(copy, field.name, value)
+    copy = ModelProto()
+    _fill(copy, model, but="graph")
     copy.graph.SetInParent()
-    for field, value in graph.ListFields():
-        if field.name == "initializer":
-            for tensor in value:
-                if emptied(tensor):
-                    copy.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, doc_string=tensor.doc_string)
-                else:
-                    copy.graph.initializer.append(tensor)
+    _fill(copy.graph, model.graph, but="initializer")
+    for tensor in model.graph.initializer:
+        if emptied(tensor):
+            copy.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, doc_string=tensor.doc_string)
         else:
-            _set(copy.graph, field.name, value)
+            copy.graph.initializer.append(tensor)
     return copy
 
 
-def _set(message: Any, name: str, value: Any) -> None:
-    if isinstance(value, Message):
-        getattr(message, name).CopyFrom(value)
-    elif isinstance(value, (str, bytes, int, float)):
-        setattr(message, name, value)
-    else:
-        getattr(message, name).extend(value)
+def _fill(empty: Any, message: Any, but: str) -> None:
+    """Give an empty message all fields of another but for one; those too that the installed onnx does not know."""
+    for field, value in message.ListFields():
+        if field.name == but:
+            continue
+        if isinstance(value, Message):
+            getattr(empty, field.name).CopyFrom(value)
+        elif isinstance(value, (str, bytes, int, float)):
+            setattr(empty, field.name, value)
+        else:
+            getattr(empty, field.name).extend(value)
+    empty.MergeFromString(_encoded(UnknownFieldSet(message)))
+
+
+def _encoded(fields: Iterable[Any]) -> bytes:
+    """Unknown fields as they are in a file: https://protobuf.dev/programming-guides/encoding/."""
+    parts = []
+    for field in fields:
+        tag, data = field.field_number << 3 | field.wire_type, field.data
+        parts.append(_varint(tag))
+        if field.wire_type == 0:
+            parts.append(_varint(data))
+        elif field.wire_type == 2:
+            parts += [_varint(len(data)), data]
+        elif field.wire_type == 3:  # a group, which ends with a tag of its own
+            parts += [_encoded(data), _varint(tag + 1)]
+        else:
+            parts.append(data.to_bytes(8 if field.wire_type == 1 else 4, "little"))
+    return b"".join(parts)
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*encoded, value])
 
 
 def tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
@@ -216,9 +251,11 @@ def check_target(path: str | os.PathLike[str], loaded: LoadedModel) -> Path:
 
     Raises:
         InvalidValueError: it is a file of the model that it is made from, no regular file, write-protected, or in a folder where nothing
-            can be written.
+            can be written; or the file beside it is such, and the model has external data.
     """
     target = targets.check_target(path)
+    if loaded.data:
+        targets.check_target(data_path(target))
     for ours in (target, data_path(target)):
         for theirs in loaded.files:
             if os.path.realpath(theirs) == str(ours) or (theirs.exists() and ours.exists() and os.path.samefile(theirs, ours)):
@@ -240,7 +277,7 @@ def save(model: ModelProto, path: str | os.PathLike[str], loaded: LoadedModel) -
 
     Tensors that are stored in other files are copied into ``PATH.data``. If the model that it was made from has such, or the model would be
     larger than a message may be, large initializers go there too. Both files are written under other names, and take the places of
-    earlier ones only when they are complete.
+    earlier ones only when they are complete. If there is nothing for ``PATH.data``, an earlier one stays: it may be another model's.
 
     Args:
         model: the model, which is left as it is.
@@ -256,17 +293,17 @@ def save(model: ModelProto, path: str | os.PathLike[str], loaded: LoadedModel) -
     """
     target = check_target(path, loaded)
     tensors = list(tensors_of_model(model))
-    external = bool(loaded.data) or any(map(uses_external_data, tensors))
-    moves = _moves(model) if external or sum(map(_inline_bytes, tensors)) > LARGEST_MESSAGE else frozenset()
-    written = {target: targets.beside(target)}
-    if external or moves:
-        targets.check_not_protected(data_path(target))
-        written[data_path(target)] = targets.beside(data_path(target))
+    external = any(map(uses_external_data, tensors))
+    moving = external or bool(loaded.data) or sum(map(_inline_bytes, tensors)) > LARGEST_MESSAGE
+    written, data = {target: targets.beside(target)}, data_path(target)
+    if external or (moving and any(map(_moves, model.graph.initializer))):
+        targets.check_target(data)
+        written[data] = targets.beside(data)
     try:
-        if external or moves:
-            copy = copied(model, lambda tensor: tensor.name in moves)
-            with open(written[data_path(target)], "wb") as file:
-                _write_data(model, copy, moves, file, data_path(target).name, loaded)
+        if data in written:
+            copy = copied(model, _moves)
+            with open(written[data], "wb") as file:
+                _write_data(model, copy, file, data.name, loaded)
                 _to_disk(file)
             model = copy
         try:
@@ -294,34 +331,33 @@ def _inline_bytes(tensor: TensorProto) -> int:
     return 0 if uses_external_data(tensor) else len(tensor.raw_data) if tensor.HasField("raw_data") else tensor.ByteSize()
 
 
-def _moves(model: ModelProto) -> frozenset[str]:
-    """The names of the initializers that go into the other file."""
-    return frozenset(
-        tensor.name for tensor in model.graph.initializer if tensor.HasField("raw_data") and _inline_bytes(tensor) >= EXTERNAL_FROM
-    )
+def _moves(tensor: TensorProto) -> bool:
+    """Whether an initializer goes into the other file, if there is to be one."""
+    return tensor.HasField("raw_data") and _inline_bytes(tensor) >= EXTERNAL_FROM
 
 
-def _write_data(model: ModelProto, copy: ModelProto, moves: frozenset[str], file: IO[bytes], name: str, loaded: LoadedModel) -> None:
-    """Write the elements that are not in the model, and write into its copy where they are."""
+def _write_data(model: ModelProto, copy: ModelProto, file: IO[bytes], name: str, loaded: LoadedModel) -> None:
+    """Write the elements that are not in the model's copy, and write into that where they are."""
     places: dict[tuple[str, int, int], int] = {}
     with ExitStack() as files:
         others: dict[Path, IO[bytes]] = {}
-        contents = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in moves}
-        for tensor in tensors_of_model(copy):
-            if tensor.name in moves and not uses_external_data(tensor) and not tensor.HasField("raw_data"):
-                content = contents[tensor.name].raw_data
-                offset = _start(file, len(content))
-                file.write(content)
-                _refer(tensor, name, offset, len(content))
-            elif uses_external_data(tensor):
-                path, start, length = _place(tensor, loaded)
-                key = str(path), start, length
-                if key not in places:
-                    if path not in others:
-                        others[path] = files.enter_context(open(path, "rb"))
-                    places[key] = _start(file, length)
-                    _copy(others[path], start, length, file, tensor.name)
-                _refer(tensor, name, places[key], length)
+        for tensor in filter(uses_external_data, tensors_of_model(copy)):
+            path, start, length = _place(tensor, loaded)
+            key = str(path), start, length
+            if key not in places:
+                if path not in others:
+                    others[path] = files.enter_context(open(path, "rb"))
+                places[key] = _start(file, length)
+                _copy(others[path], start, length, file, tensor.name)
+            _refer(tensor, name, places[key], length)
+    for whole, tensor in zip(model.graph.initializer, copy.graph.initializer, strict=True):
+        if _moves(whole):
+            tensor.Clear()
+            _fill(tensor, whole, but="raw_data")
+            length = _inline_bytes(whole)
+            offset = _start(file, length)
+            file.write(whole.raw_data)
+            _refer(tensor, name, offset, length)
 
 
 def _place(tensor: TensorProto, loaded: LoadedModel) -> tuple[Path, int, int]:
@@ -329,7 +365,7 @@ def _place(tensor: TensorProto, loaded: LoadedModel) -> tuple[Path, int, int]:
     if loaded.folder is None:
         raise InvalidValueError(f"tensor {tensor.name!r} is stored in another file, and the model came without a folder to look in")
     try:
-        where = ExternalDataInfo(tensor)
+        where = ExternalDataInfo(located(tensor))
         # onnx decides which files may be read; it does so before it reads this one byte
         probe = TensorProto(name=tensor.name, data_location=TensorProto.EXTERNAL)
         start = where.offset or 0
@@ -372,23 +408,36 @@ def _refer(tensor: TensorProto, location: str, offset: int, length: int) -> None
 
 
 def _put(written: dict[Path, Path]) -> None:
-    """Let the new files take the places of the old ones, or, if one cannot, none."""
-    kept: dict[Path, Path] = {}
-    placed: list[Path] = []
+    """Let the new files take the places of the old ones: the data first, which come back if the model's file cannot follow.
+
+    A signal may come between any two lines; so what was done is not noted, but seen by which files are there.
+    """
+    (model, new_model), *beside = written.items()
+    if not beside:
+        os.replace(new_model, model)
+        return
+    ((data, new_data),) = beside
+    old, there = new_data.with_suffix(".old"), os.path.lexists(data)
+    old.unlink(missing_ok=True)
     try:
-        for target, temporary in reversed(written.items()):
-            if target.exists():
-                old = temporary.with_suffix(".old")
-                if len(written) > 1:
-                    os.replace(target, old)
-                    kept[target] = old
-            os.replace(temporary, target)
-            placed.append(target)
+        if there:
+            _keep(data, old)
+        os.replace(new_data, data)
+        os.replace(new_model, model)
     except BaseException:
-        for target in placed:
-            target.unlink(missing_ok=True)
-        for target, old in kept.items():
-            os.replace(old, target)
+        if new_model.exists():  # else both are in their places
+            if os.path.lexists(old):
+                os.replace(old, data)
+            elif not there and not new_data.exists():
+                data.unlink(missing_ok=True)
+        old.unlink(missing_ok=True)  # to rename one of two links to a file to the other does nothing
         raise
-    for old in kept.values():
-        old.unlink(missing_ok=True)
+    old.unlink(missing_ok=True)
+
+
+def _keep(path: Path, old: Path) -> None:
+    """Give a file a second name; where the file system has no links, another one."""
+    try:
+        os.link(path, old, follow_symlinks=False)
+    except (OSError, NotImplementedError):
+        os.replace(path, old)
