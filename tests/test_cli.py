@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,53 @@ def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> N
     done = process(*arguments, stdout=writer)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+PRESSED = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Finder(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == at:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in the background
+at, module, *sys.argv[1:] = sys.argv[1:]
+sys.meta_path.insert(0, Finder())
+from numbaops.cli import main
+status = main()
+print(at in sys.modules, module in sys.modules)
+sys.exit(status)
+"""
+
+LOADING = {
+    ("--version",): ("cyclopts.core", "numbaops.cli.app"),
+    ("run", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.cli.run"),
+    ("run", "{model}", "--workers", "1"): ("onnx.onnx_cpp2py_export", "numbaops.cli.batches"),
+    ("run", "{model}", "--batch-size", "1", "--workers", "1"): ("distributed", "numbaops.dask"),
+    ("run", "{model}", "--compare", "onnxruntime"): ("onnxruntime.capi.onnxruntime_pybind11_state", "onnxruntime"),
+    ("ops",): ("numpy._core._multiarray_umath", "numbaops.cli.info"),
+    ("info",): ("llvmlite.binding", "numba.core.registry"),
+    ("warmup", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.reference"),
+    ("check", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.cli.check"),
+    ("compact", "{model}", "--dry-run"): ("onnx.onnx_cpp2py_export", "numbaops.cli.compact"),
+    ("bench", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.cli.bench"),
+    ("fold", "{model}", "out.onnx"): ("onnx.onnx_cpp2py_export", "numbaops.cli.fold"),
+}
+"""What a command imports when Ctrl-C comes, and what it has imported when that takes effect."""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such signal")
+@pytest.mark.parametrize("arguments", LOADING, ids=" ".join)
+def test_ctrl_c_waits_for_imports(subtract: Path, arguments: tuple[str, ...]) -> None:
+    """A native module that is interrupted may end the process, and a lock of Python's imports lose the interrupt."""
+    for name in LOADING[arguments]:
+        if find_spec(name.partition(".")[0]) is None:
+            pytest.skip(f"needs {name}")
+    done = process(*LOADING[arguments], *(each.format(model=subtract) for each in arguments), code=PRESSED)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "True True\n", "numbaops: error: interrupted\n")
 
 
 # ------------------------------------------------------------------------------------------------------------- run: main job

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from numbaops.errors import NumbaopsError
+from numbaops.interrupts import SIGNALS, held
 
 EXTRA_MISSING = 'the numbaops command needs its "cli" extra: pip install "numbaops[cli]", or ".[cli]" in a checkout'
 
@@ -38,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def command() -> int:
         try:
-            from numbaops.cli.app import launch
+            with held():  # Python loses an interrupt that meets it at some places of an import
+                from numbaops.cli.app import launch
 
             return launch(sys.argv[1:] if arguments is None else arguments)
         except ModuleNotFoundError as error:
@@ -63,9 +65,8 @@ def _signals_raised() -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         raise _Ended(number)
 
-    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]  # Windows has no SIGHUP
-    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]  # nohup has it ignored
+    here = threading.current_thread() is threading.main_thread()
+    ours = [number for number in SIGNALS if here and signal.getsignal(number) == signal.SIG_DFL]  # nohup has it ignored
     for number in ours:
         signal.signal(number, end)
     try:

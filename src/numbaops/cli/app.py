@@ -14,6 +14,7 @@ from cyclopts.validators import Number
 
 import numbaops
 from numbaops.errors import InvalidValueError, UnsupportedError
+from numbaops.interrupts import held
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Several = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
@@ -158,7 +159,8 @@ def run(
         for option, given in (("--dim", dim), ("--seed", seed), ("--repeat", repeat), ("--profile", profile), ("--compare", compare)):
             if given not in (None, (), False):
                 raise InvalidValueError(f"{option} is not for batches, which {used} asks for")
-        from numbaops.cli.batches import run_in_batches
+        with held():
+            from numbaops.cli.batches import run_in_batches
 
         run_in_batches(
             model,
@@ -172,7 +174,8 @@ def run(
             as_json=json,
         )
         return
-    from numbaops.cli.run import run_model
+    with held():
+        from numbaops.cli.run import run_model
 
     run_model(
         model,
@@ -195,7 +198,8 @@ def ops(*, json: Flag = False) -> None:
     Args:
         json: Print JSON instead of a table.
     """
-    from numbaops.cli.info import show_operators
+    with held():
+        from numbaops.cli.info import show_operators
 
     show_operators(as_json=json)
 
@@ -207,7 +211,8 @@ def info(*, json: Flag = False) -> None:
     Args:
         json: Print JSON instead of a table.
     """
-    from numbaops.cli.info import show_info
+    with held():
+        from numbaops.cli.info import show_info
 
     show_info(as_json=json)
 
@@ -227,7 +232,8 @@ def warmup(model: Path | None = None, /, *, dim: Several = (), cache_dir: Path |
     """
     if cache_dir is not None:  # numbaops.runtime.jit reads it when it is first loaded
         os.environ["NUMBAOPS_CACHE_DIR"] = str(cache_dir.absolute())
-    from numbaops.cli.info import warm_up
+    with held():
+        from numbaops.cli.info import warm_up
 
     warm_up(model, dims=dim, as_json=json)
 
@@ -254,7 +260,8 @@ def check(model: Path, /, *, dim: Several = (), json: Flag = False) -> int:
             several times.
         json: Print JSON, with the names of all nodes, instead of tables.
     """
-    from numbaops.cli.check import check_model
+    with held():
+        from numbaops.cli.check import check_model
 
     return check_model(model, dims=dim, as_json=json)
 
@@ -296,7 +303,8 @@ def compact(
         seed: Seed of the drawn inputs.
         json: Print JSON, with all tensors, instead of tables.
     """
-    from numbaops.cli.compact import compact_model
+    with held():
+        from numbaops.cli.compact import compact_model
 
     compact_model(model, target, min_bytes=min_bytes, dry_run=dry_run, check=check, dims=dim, seed=seed, as_json=json)
 
@@ -341,7 +349,8 @@ def bench(
         list: List the cases, and measure none.
         json: Print JSON instead of a table and a plot.
     """
-    from numbaops.cli.bench import bench as measure_and_print
+    with held():
+        from numbaops.cli.bench import bench as measure_and_print
 
     measure_and_print(
         model,
@@ -397,7 +406,8 @@ def fold(
         seed: Seed of the drawn inputs. [default: 0]
         json: Print JSON instead of a table, with the name of every node.
     """
-    from numbaops.cli.fold import fold_model
+    with held():
+        from numbaops.cli.fold import fold_model
 
     fold_model(
         model,

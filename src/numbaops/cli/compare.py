@@ -16,6 +16,7 @@ import onnx.reference
 from numbaops.cli.report import type_name
 from numbaops.dtypes import BY_CODE, BY_NAME, of_dtype
 from numbaops.errors import EvaluationError, UnsupportedError
+from numbaops.interrupts import held
 
 Run = Callable[[Mapping[str, Any]], list[Any]]
 
@@ -135,7 +136,8 @@ def onnxruntime_session(source: Path | bytes, threads: int | None = None) -> Any
         UnsupportedError: it is not installed.
     """
     try:
-        import onnxruntime
+        with held():
+            import onnxruntime
     except ModuleNotFoundError as error:
         raise UnsupportedError("ONNX Runtime is not installed: pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()
