@@ -198,6 +198,44 @@ def test_warnings_and_log_records_are_lines(command: Command, monkeypatch: pytes
     assert command("run", "x.onnx") == Result(0, "", "numbaops: warning: this is odd\nnumbaops: warning: cannot write there\n")
 
 
+@pytest.mark.parametrize("columns", ["0", "00", "1", "-1", "1.5", "²", ""])
+@pytest.mark.parametrize("arguments", [("--help",), ("ops",)], ids=" ".join)
+def test_columns_that_are_no_usable_number_count_as_not_set(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], columns: str
+) -> None:
+    plain = command(*arguments)
+    monkeypatch.setenv("COLUMNS", columns)
+    assert plain.status == 0
+    assert command(*arguments) == plain
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell that closes streams")
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("run", "{model}", "--json"), 0),
+        (("warmup", "{model}", "--json"), 0),
+        (("bench", "{model}", "--seconds", "0.01", "--json"), 0),
+        (("run", "{model}", "--seed", "-1"), 1),
+        (("run", "{model}", "--seed", "-1", "--debug"), 1),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_closed_stderr(subtract: Path, arguments: tuple[str, ...], status: int) -> None:
+    """Errors and tracebacks go nowhere then, least of all to stdout."""
+    code = "import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, '-m', 'numbaops', *sys.argv[1:]])"
+    done = process(*(each.format(model=subtract) for each in arguments), code=code)
+    assert done.returncode == status
+    assert not done.stdout if status else json.loads(done.stdout)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell that closes streams")
+def test_a_closed_stdout() -> None:
+    code = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'numbaops', 'ops'])"
+    done = process(code=code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs a pipe that can be closed early")
 @pytest.mark.parametrize("arguments", [("ops",), ("ops", "--json"), ("bench", "--list"), ("completion", "bash"), ("--help",)], ids=" ".join)
 def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> None:
@@ -253,6 +291,20 @@ def test_ctrl_c_waits_for_imports(subtract: Path, arguments: tuple[str, ...]) ->
             pytest.skip(f"needs {name}")
     done = process(*LOADING[arguments], *(each.format(model=subtract) for each in arguments), code=PRESSED)
     assert (done.returncode, done.stdout, done.stderr) == (130, "True True\n", "numbaops: error: interrupted\n")
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="there is nothing to cache")
+def test_a_warning_while_kernels_are_compiled_is_one_line(tmp_path: Path) -> None:
+    weights = ", ".join(["0.5"] * 576)
+    text = f"g (float[1,8,32,32] x) => (y) <float[8,8,3,3] w = {{{weights}}}> {{ y = Conv(x, w) }}"
+    onnx.save(parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'), tmp_path / "m.onnx")
+    (tmp_path / "file").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "numbaops", "run", tmp_path / "m.onnx"],
+        env=environment(NUMBAOPS_CACHE_DIR=str(tmp_path / "file" / "cache")), capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert re.fullmatch("numbaops: warning: cannot (read|write) the kernel cache .+\n", done.stderr)
 
 
 # ------------------------------------------------------------------------------------------------------------- run: main job

@@ -49,8 +49,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say("error", EXTRA_MISSING)
             return 1
 
+    _tidy()
     with _signals_raised() if arguments is None else contextlib.nullcontext():
         return _guard(command)
+
+
+def _tidy() -> None:
+    """Have a usable width and usable streams where the shell gives none."""
+    if re.fullmatch("0*[1-9][0-9]+", os.environ.get("COLUMNS", "")) is None:  # with 1 or 2, help would take for ever
+        os.environ.pop("COLUMNS", None)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the shell closed it
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
 
 
 class _Ended(BaseException):
@@ -87,8 +97,7 @@ def _guard(command: Callable[[], int]) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             status = command()
-            if sys.stdout is not None:  # None where the shell closed it
-                sys.stdout.flush()  # here, so that a closed pipe is noticed where it can be handled
+            sys.stdout.flush()  # here, so that a closed pipe is noticed where it can be handled
             return status
     except BrokenPipeError:
         # The reader has left, e.g. `| head`. The interpreter flushes stdout once more at exit: give it a place to write to.

@@ -49,7 +49,7 @@ app = App(
                 "130: interrupted by Ctrl-C.",
                 heading="Exit status",
             ),
-            "Output has colours on a terminal only, and none if NO_COLOR is set; COLUMNS sets its width.",
+            "Output has colours on a terminal only, and none if NO_COLOR is set; COLUMNS, from 10 on, sets its width.",
         )
     ),
     version=_version,
