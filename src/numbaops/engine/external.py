@@ -16,8 +16,8 @@ from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_t
 
 from numbaops.convert import array_nbytes
 from numbaops.dtypes import BY_CODE
-from numbaops.errors import EvaluationError, InvalidValueError
-from numbaops.tensors import to_array
+from numbaops.errors import EvaluationError
+from numbaops.tensors import to_array, unreadable
 
 MAPPED_FROM = 1 << 16
 """Bytes from which a tensor stays in its file, of which the system reads what is used; to read fewer takes less time."""
@@ -108,7 +108,7 @@ class ExternalData:
                     try:
                         load_external_data_for_tensor(tensor, self._folder or "")
                     except (ValidationError, ValueError, OSError) as error:
-                        raise InvalidValueError(f"tensor {tensor.name!r}: external data cannot be read: {error}") from error
+                        raise unreadable(f"tensor {tensor.name!r}", tensor, self._folder or "", error) from error
                     tensor.data_location = TensorProto.DEFAULT
                 for graph in (attribute.g, *attribute.graphs):
                     self.load_attributes(graph.node)
