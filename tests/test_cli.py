@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -28,8 +29,8 @@ import numbaops
 from command_line import TERMINAL_VARIABLES, Command, Result, environment, one_line_error, process, save_model, save_tensor, value_info
 from numbaops.cli import main
 from numbaops.cli import run as run_module
-from numbaops.cli.compare import difference
-from numbaops.cli.report import number, seconds, statistics
+from numbaops.cli.compare import difference, load_peer
+from numbaops.cli.report import number, seconds, statistics, steps
 from numbaops.dtypes import BY_NAME, ELEMENT_TYPES
 from numbaops.runtime import jit
 from processes import run_python
@@ -129,6 +130,24 @@ def test_no_color(command: Command, monkeypatch: pytest.MonkeyPatch, arguments: 
     assert colours.findall(command(*arguments).out) == []
 
 
+WHOLE = [
+    ("run", "--seed", 0),
+    ("run", "--repeat", 1),
+    ("run", "--batch-axis", 0),
+    ("run", "--batch-size", 1),
+    ("run", "--workers", 1),
+    ("compact a b", "--min-bytes", 0),
+    ("compact a b", "--check", 0),
+    ("compact a b --check 1", "--seed", 0),
+    ("bench a", "--seed", 0),
+    ("fold a b", "--max-growth", 0),
+    ("fold a b", "--max-tensor", 0),
+    ("fold a b", "--check", 0),
+    ("fold a b --check 1", "--seed", 0),
+]
+"""Options that take whole numbers, and from which on."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -146,6 +165,11 @@ def test_no_color(command: Command, monkeypatch: pytest.MonkeyPatch, arguments: 
         (("run", "--inputs", "x.npz"), "--inputs needs a MODEL"),
         (("run", "--dim", "N=2"), "--dim needs a MODEL"),
         (("run", "--seed", "1"), "--seed needs a MODEL"),
+        *(
+            ((*command.split(), option, value), f"{option} {value}: allowed: a whole number from {least} on")
+            for command, option, least in WHOLE
+            for value in ("1.5", "1e3", "-1", "x")
+        ),
         (("run", "nowhere.onnx"), "nowhere.onnx: No such file or directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -275,9 +299,11 @@ LOADING = {
     ("info",): ("llvmlite.binding", "numba.core.registry"),
     ("warmup", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.reference"),
     ("check", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.cli.check"),
+    ("check", "{model}", "--json"): ("onnx.reference.ops._op_list", "numbaops.cli.check"),
     ("compact", "{model}", "--dry-run"): ("onnx.onnx_cpp2py_export", "numbaops.cli.compact"),
     ("bench", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.cli.bench"),
-    ("fold", "{model}", "out.onnx"): ("onnx.onnx_cpp2py_export", "numbaops.cli.fold"),
+    ("fold", "{model}", "{model}.folded"): ("onnx.onnx_cpp2py_export", "numbaops.cli.fold"),
+    ("fold", "{model}", "{model}.folded", "--json"): ("onnx.reference.ops._op_list", "numbaops.cli.fold"),
 }
 """What a command imports when Ctrl-C comes, and what it has imported when that takes effect."""
 
@@ -496,7 +522,9 @@ def bad_files(tmp_path: Path) -> Path:
         (tmp_path / f"empty.{suffix}").write_bytes(b"")
     (tmp_path / "npz.npy").write_bytes((tmp_path / "good.npz").read_bytes())
     (tmp_path / "npy.npz").write_bytes((tmp_path / "good.npy").read_bytes())
-    (tmp_path / "text.txt").write_text("1 2 3")
+    np.savez(tmp_path / "objects.npz", first=np.array([{}, None]))
+    for name in ("text.txt", "text.npy", "text.npz"):
+        (tmp_path / name).write_text("1 2 3")
     (tmp_path / "folder").mkdir()
     save_tensor(tmp_path / "three" / "input_7.pb", FIRST)
     return tmp_path
@@ -516,7 +544,8 @@ INPUTS = "'first': float (N, 2), 'second': float (N, 2)"
         ("--input", "first=cut.npy", "cut.npy: not a .npy file, or cut short"),
         ("--input", "first=empty.npy", "empty.npy: not a .npy file, or cut short"),
         ("--input", "first=npz.npy", "npz.npy: not a .npy file, or cut short: it is a .npz file"),
-        ("--input", "first=objects.npy", "objects.npy: not a .npy file, or cut short: Object arrays"),
+        ("--input", "first=objects.npy", "objects.npy: not a .npy file, or it holds Python objects, which are not read"),
+        ("--input", "first=text.npy", "text.npy: not a .npy file, or it holds Python objects, which are not read"),
         ("--input", "first=fields.npy", "an array of NumPy dtype |V3 is of no known element type"),
         ("--input", "first=cut.pb", "cut.pb: not a tensor, or cut short"),
         ("--input", "first=empty.pb", "empty.pb: not a tensor, or cut short: it has no element type"),
@@ -526,6 +555,8 @@ INPUTS = "'first': float (N, 2), 'second': float (N, 2)"
         ("--inputs", "nowhere.npz", "nowhere.npz: No such file or directory"),
         ("--inputs", "cut.npz", "cut.npz: not a .npz file, or cut short"),
         ("--inputs", "empty.npz", "empty.npz: not a .npz file, or cut short"),
+        ("--inputs", "objects.npz", "objects.npz: not a .npz file, or it holds Python objects, which are not read"),
+        ("--inputs", "text.npz", "text.npz: not a .npz file, or it holds Python objects, which are not read"),
         ("--inputs", "npy.npz", "npy.npz: not a .npz file, or cut short: it is a .npy file"),
         ("--inputs", "misnamed.npz", f"misnamed.npz: the model has no input 'third'; its inputs: {INPUTS}"),
         ("--inputs", "many.npz", f"many.npz: arr_2: the model has no input number 2; its inputs: {INPUTS}"),
@@ -681,6 +712,23 @@ def test_profile_counts_the_nodes_inside_others(command: Command, tmp_path: Path
     assert sum(one["share"] for one in facts["profile"]) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("name", ["run", "fold", "compact"])
+def test_external_data_that_are_missing(command: Command, tmp_path: Path, name: str) -> None:
+    weight = numpy_helper.from_array(np.ones((1, 2), np.float32), "w")
+    model = save_model(tmp_path / "m.onnx", [helper.make_node("Add", ["x", "w"], ["y"])], [value_info("x")], [value_info("y")], [weight])
+    onnx.save(onnx.load(model), model, save_as_external_data=True, size_threshold=0, location="weights")
+    assert command("run", model, "--compare", "reference").status == 0
+    (tmp_path / "weights").unlink()
+    text = one_line_error(command(name, model, *([] if name == "run" else [tmp_path / "out.onnx"])))
+    assert text.endswith(f"tensor 'w': external data cannot be read: there is no such file: {tmp_path / 'weights'}")
+
+
+def test_the_reference_reads_the_file_too(subtract: Path) -> None:
+    """Or its time to load would be for less work than ours."""
+    (answer,) = load_peer("reference", onnx.ModelProto(), subtract, asked="")({"first": FIRST, "second": SECOND})
+    assert answer.tolist() == (FIRST - SECOND).tolist()
+
+
 @pytest.mark.parametrize("peer", ["reference", "onnxruntime"])
 def test_compare(command: Command, subtract: Path, peer: str) -> None:
     if peer == "onnxruntime":
@@ -790,6 +838,21 @@ def test_no_progress_bar_without_a_terminal(subtract: Path) -> None:
     assert process("run", subtract).stderr == ""
 
 
+def test_no_count_before_the_number_of_all_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with steps("chunks") as show:
+        pass
+    assert "chunks" in terminal.getvalue() and "None" not in terminal.getvalue()
+    with steps("chunks") as show:
+        show(1, 3, "")
+    assert "1/3" in terminal.getvalue()
+
+
 def test_progress_bar_on_a_terminal(subtract: Path) -> None:
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
@@ -823,6 +886,7 @@ def test_ops_json(command: Command) -> None:
     assert "bfloat16" in newest["outputs"]["output"]
     assert newest["attributes"]["k"] == {"type": "INT", "required": False, "default": 0}
     assert newest["optional_inputs"] == []
+    assert {one["domain"] for one in facts} == {"ai.onnx"}
     assert [one["optional_inputs"] for one in facts if one["operator"] == "QuantizeLinear"] == [["y_zero_point"]] * 8
 
 

@@ -7,10 +7,9 @@ import traceback
 from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
-from cyclopts.validators import Number
+from cyclopts import App, CycloptsError, Group, Parameter, Token, UnknownCommandError
 
 import numbaops
 from numbaops.errors import InvalidValueError, UnsupportedError
@@ -20,6 +19,22 @@ Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Several = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 Shell = Literal["bash", "zsh", "fish"]
 Peer = Literal["numpy", "ml_dtypes", "onnx.numpy_helper", "onnx.reference", "onnxruntime"]
+
+
+def _from(least: int) -> Parameter:
+    """An option that takes a whole number; cyclopts would round what is none."""
+
+    def convert(_: Any, tokens: Sequence[Token]) -> int:
+        (token,) = tokens
+        if not (token.value.isascii() and token.value.isdigit() and int(token.value) >= least):
+            raise InvalidValueError(f"{token.keyword} {token.value}: allowed: a whole number from {least} on")
+        return int(token.value)
+
+    return Parameter(converter=convert)
+
+
+FromZero = Annotated[int, _from(0)]
+FromOne = Annotated[int, _from(1)]
 
 
 def _examples(*lines: str, heading: str = "Examples") -> str:
@@ -73,6 +88,8 @@ def _parse(parser: App, arguments: Sequence[str]) -> int:
         commands = ", ".join(name for name in app if not name.startswith("-"))
         raise InvalidValueError(f"{text}; commands: {commands} (see numbaops --help)") from None
     except CycloptsError as error:
+        if isinstance(error.__cause__, InvalidValueError):  # of ours, who say it all
+            raise error.__cause__ from None
         command = " ".join(("numbaops", *(error.command_chain or ())))
         raise InvalidValueError(f"{str(error).strip().removesuffix('.')} (see {command} --help)") from None
     return int(status or 0)
@@ -111,14 +128,14 @@ def run(
     input: Several = (),
     inputs: Path | None = None,
     dim: Several = (),
-    seed: int | None = None,
+    seed: FromZero | None = None,
     save: Path | None = None,
-    repeat: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    repeat: FromOne | None = None,
     profile: Flag = False,
     compare: Literal["reference", "onnxruntime"] | None = None,
-    batch_axis: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
-    batch_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
-    workers: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    batch_axis: FromZero | None = None,
+    batch_size: FromOne | None = None,
+    workers: FromOne | None = None,
     scheduler: str | None = None,
     json: Flag = False,
 ) -> None:
@@ -278,11 +295,11 @@ def compact(
     target: Path | None = None,
     /,
     *,
-    min_bytes: Annotated[int, Parameter(validator=Number(gte=0))] = 256,
+    min_bytes: FromZero = 256,
     dry_run: Flag = False,
-    check: Annotated[int, Parameter(validator=Number(gte=0), show_default=False)] = 0,
+    check: FromZero | None = None,
     dim: Several = (),
-    seed: int = 0,
+    seed: FromZero | None = None,
     json: Flag = False,
 ) -> None:
     """Write a model with the same tensors, to the bit, in fewer bytes.
@@ -300,13 +317,14 @@ def compact(
         dry_run: Write nothing.
         check: Run both models so many times on drawn inputs, and write nothing if an output differs in a bit.
         dim: NAME=SIZE, the size of a symbolic dimension of drawn inputs; else it is 1. May be given several times.
-        seed: Seed of the drawn inputs.
+        seed: Seed of the drawn inputs. [default: 0]
         json: Print JSON, with all tensors, instead of tables.
     """
     with held():
         from numbaops.cli.compact import compact_model
 
-    compact_model(model, target, min_bytes=min_bytes, dry_run=dry_run, check=check, dims=dim, seed=seed, as_json=json)
+    _check_draws(check, dim, seed)
+    compact_model(model, target, min_bytes=min_bytes, dry_run=dry_run, check=check or 0, dims=dim, seed=seed or 0, as_json=json)
 
 
 @app.command(
@@ -327,7 +345,7 @@ def bench(
     input: Several = (),
     inputs: Path | None = None,
     dim: Several = (),
-    seed: int | None = None,
+    seed: FromZero | None = None,
     list: Flag = False,
     json: Flag = False,
 ) -> None:
@@ -378,12 +396,12 @@ def fold(
     output: Path,
     /,
     *,
-    max_growth: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
-    max_tensor: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    max_growth: FromZero | None = None,
+    max_tensor: FromZero | None = None,
     dense: Flag = False,
-    check: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    check: FromZero | None = None,
     dim: Several = (),
-    seed: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    seed: FromZero | None = None,
     json: Flag = False,
 ) -> None:
     """Compute what depends on no input of MODEL ahead, and write the model without the nodes that compute it to OUTPUT.
@@ -409,17 +427,25 @@ def fold(
     with held():
         from numbaops.cli.fold import fold_model
 
+    _check_draws(check, dim, seed)
     fold_model(
         model,
         output,
         max_growth=max_growth,
         max_tensor=max_tensor,
         dense=dense,
-        check=check,
+        check=check or 0,
         dims=dim,
-        seed=seed,
+        seed=seed or 0,
         as_json=json,
     )
+
+
+def _check_draws(check: int | None, dim: Sequence[str], seed: int | None) -> None:
+    """Refuse what is for drawn inputs if there are none."""
+    for option, given in (("--dim", dim), ("--seed", seed)):
+        if not check and given not in (None, ()):
+            raise InvalidValueError(f"{option} is for the inputs that --check draws; give --check N")
 
 
 @app.command(help_epilogue=_examples("numbaops completion --install", "numbaops completion bash > /etc/bash_completion.d/numbaops"))

@@ -52,7 +52,7 @@ def show_operators(*, as_json: bool) -> None:
 
 def _facts(version: OperatorVersion) -> dict[str, Any]:
     return {
-        "domain": version.domain,
+        "domain": report.domain_name(version.domain),
         "operator": version.op_type,
         "since_version": version.since_version,
         "inputs": {name: _names(types) for name, types in version.inputs.items()},

@@ -164,6 +164,11 @@ def compilations(step: Step) -> Iterator[None]:
         logger.setLevel(level)
 
 
+def domain_name(domain: str) -> str:
+    """The name of a domain of operators in JSON, where ``""`` is no good one."""
+    return domain or "ai.onnx"
+
+
 def type_name(value: Any) -> str:
     """The ONNX name of a value's type, as in ``tensor(...)``, ``seq(...)`` and ``map(...)``."""
     if value is None:
