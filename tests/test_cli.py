@@ -175,7 +175,7 @@ WHOLE = [
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_errors_of_use(command: Command, arguments: tuple[str, ...], text: str) -> None:
-    assert text in one_line_error(command(*arguments)).replace('"--', "--")
+    assert text in re.sub('"(--[^"]+)"', r"\1", one_line_error(command(*arguments)))  # as older cyclopts have options
 
 
 @pytest.mark.parametrize("arguments", [("--debug", "run", "nowhere.onnx"), ("run", "nowhere.onnx", "--debug")], ids=["before", "after"])

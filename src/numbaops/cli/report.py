@@ -104,10 +104,13 @@ def steps(what: str) -> Iterator[Callable[[int, int, str], None]]:
     Yields:
         A function to call with the number done, the number in all, and the item's name.
     """
+    if not sys.stderr.isatty():  # rich 13.8 prints a line for a bar that is disabled
+        yield lambda done, total, name: None
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeElapsedColumn())
     stderr = Console(stderr=True)
     stderr.width -= 2  # for the ^C of a terminal, which would else break the line, and leave one of the two there
-    with Progress(*columns, console=stderr, transient=True, disable=not sys.stderr.isatty(), refresh_per_second=5) as bar:
+    with Progress(*columns, console=stderr, transient=True, refresh_per_second=5) as bar:
         task = bar.add_task(what, total=None, count="")
 
         def show(done: int, total: int, name: str) -> None:
