@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -11,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,8 @@ import numbaops
 from command_line import TERMINAL_VARIABLES, Command, Result, environment, one_line_error, process, save_model, save_tensor, value_info
 from numbaops.cli import main
 from numbaops.cli import run as run_module
-from numbaops.cli.compare import difference
-from numbaops.cli.report import number, seconds, statistics
+from numbaops.cli.compare import difference, load_peer
+from numbaops.cli.report import number, seconds, statistics, steps
 from numbaops.dtypes import BY_NAME, ELEMENT_TYPES
 from numbaops.runtime import jit
 from processes import run_python
@@ -128,6 +130,24 @@ def test_no_color(command: Command, monkeypatch: pytest.MonkeyPatch, arguments: 
     assert colours.findall(command(*arguments).out) == []
 
 
+WHOLE = [
+    ("run", "--seed", 0),
+    ("run", "--repeat", 1),
+    ("run", "--batch-axis", 0),
+    ("run", "--batch-size", 1),
+    ("run", "--workers", 1),
+    ("compact a b", "--min-bytes", 0),
+    ("compact a b", "--check", 0),
+    ("compact a b --check 1", "--seed", 0),
+    ("bench a", "--seed", 0),
+    ("fold a b", "--max-growth", 0),
+    ("fold a b", "--max-tensor", 0),
+    ("fold a b", "--check", 0),
+    ("fold a b --check 1", "--seed", 0),
+]
+"""Options that take whole numbers, and from which on."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -145,12 +165,17 @@ def test_no_color(command: Command, monkeypatch: pytest.MonkeyPatch, arguments: 
         (("run", "--inputs", "x.npz"), "--inputs needs a MODEL"),
         (("run", "--dim", "N=2"), "--dim needs a MODEL"),
         (("run", "--seed", "1"), "--seed needs a MODEL"),
+        *(
+            ((*command.split(), option, value), f"{option} {value}: allowed: a whole number from {least} on")
+            for command, option, least in WHOLE
+            for value in ("1.5", "1e3", "-1", "x")
+        ),
         (("run", "nowhere.onnx"), "nowhere.onnx: No such file or directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_errors_of_use(command: Command, arguments: tuple[str, ...], text: str) -> None:
-    assert text in one_line_error(command(*arguments)).replace('"--', "--")
+    assert text in re.sub('"(--[^"]+)"', r"\1", one_line_error(command(*arguments)))  # as older cyclopts have options
 
 
 @pytest.mark.parametrize("arguments", [("--debug", "run", "nowhere.onnx"), ("run", "nowhere.onnx", "--debug")], ids=["before", "after"])
@@ -197,6 +222,44 @@ def test_warnings_and_log_records_are_lines(command: Command, monkeypatch: pytes
     assert command("run", "x.onnx") == Result(0, "", "numbaops: warning: this is odd\nnumbaops: warning: cannot write there\n")
 
 
+@pytest.mark.parametrize("columns", ["0", "00", "1", "-1", "1.5", "²", ""])
+@pytest.mark.parametrize("arguments", [("--help",), ("ops",)], ids=" ".join)
+def test_columns_that_are_no_usable_number_count_as_not_set(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], columns: str
+) -> None:
+    plain = command(*arguments)
+    monkeypatch.setenv("COLUMNS", columns)
+    assert plain.status == 0
+    assert command(*arguments) == plain
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell that closes streams")
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("run", "{model}", "--json"), 0),
+        (("warmup", "{model}", "--json"), 0),
+        (("bench", "{model}", "--seconds", "0.01", "--json"), 0),
+        (("run", "{model}", "--seed", "-1"), 1),
+        (("run", "{model}", "--seed", "-1", "--debug"), 1),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_closed_stderr(subtract: Path, arguments: tuple[str, ...], status: int) -> None:
+    """Errors and tracebacks go nowhere then, least of all to stdout."""
+    code = "import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, '-m', 'numbaops', *sys.argv[1:]])"
+    done = process(*(each.format(model=subtract) for each in arguments), code=code)
+    assert done.returncode == status
+    assert not done.stdout if status else json.loads(done.stdout)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell that closes streams")
+def test_a_closed_stdout() -> None:
+    code = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'numbaops', 'ops'])"
+    done = process(code=code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs a pipe that can be closed early")
 @pytest.mark.parametrize("arguments", [("ops",), ("ops", "--json"), ("bench", "--list"), ("completion", "bash"), ("--help",)], ids=" ".join)
 def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> None:
@@ -205,6 +268,69 @@ def test_a_reader_that_leaves_early_is_no_error(arguments: tuple[str, ...]) -> N
     done = process(*arguments, stdout=writer)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+PRESSED = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Finder(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == at:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in the background
+at, module, *sys.argv[1:] = sys.argv[1:]
+sys.meta_path.insert(0, Finder())
+from numbaops.cli import main
+status = main()
+print(at in sys.modules, module in sys.modules)
+sys.exit(status)
+"""
+
+LOADING = {
+    ("--version",): ("cyclopts.core", "numbaops.cli.app"),
+    ("run", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.cli.run"),
+    ("run", "{model}", "--workers", "1"): ("onnx.onnx_cpp2py_export", "numbaops.cli.batches"),
+    ("run", "{model}", "--batch-size", "1", "--workers", "1"): ("distributed", "numbaops.dask"),
+    ("run", "{model}", "--compare", "onnxruntime"): ("onnxruntime.capi.onnxruntime_pybind11_state", "onnxruntime"),
+    ("ops",): ("numpy._core._multiarray_umath", "numbaops.cli.info"),
+    ("info",): ("llvmlite.binding", "numba.core.registry"),
+    ("warmup", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.reference"),
+    ("check", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.cli.check"),
+    ("check", "{model}", "--json"): ("onnx.reference.ops._op_list", "numbaops.cli.check"),
+    ("compact", "{model}", "--dry-run"): ("onnx.onnx_cpp2py_export", "numbaops.cli.compact"),
+    ("bench", "{model}"): ("onnx.onnx_cpp2py_export", "numbaops.cli.bench"),
+    ("fold", "{model}", "{model}.folded"): ("onnx.onnx_cpp2py_export", "numbaops.cli.fold"),
+    ("fold", "{model}", "{model}.folded", "--json"): ("onnx.reference.ops._op_list", "numbaops.cli.fold"),
+}
+"""What a command imports when Ctrl-C comes, and what it has imported when that takes effect."""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such signal")
+@pytest.mark.parametrize("arguments", LOADING, ids=" ".join)
+def test_ctrl_c_waits_for_imports(subtract: Path, arguments: tuple[str, ...]) -> None:
+    """A native module that is interrupted may end the process, and a lock of Python's imports lose the interrupt."""
+    for name in LOADING[arguments]:
+        if find_spec(name.partition(".")[0]) is None:
+            pytest.skip(f"needs {name}")
+    done = process(*LOADING[arguments], *(each.format(model=subtract) for each in arguments), code=PRESSED)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "True True\n", "numbaops: error: interrupted\n")
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="there is nothing to cache")
+def test_a_warning_while_kernels_are_compiled_is_one_line(tmp_path: Path) -> None:
+    weights = ", ".join(["0.5"] * 576)
+    text = f"g (float[1,8,32,32] x) => (y) <float[8,8,3,3] w = {{{weights}}}> {{ y = Conv(x, w) }}"
+    onnx.save(parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'), tmp_path / "m.onnx")
+    (tmp_path / "file").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "numbaops", "run", tmp_path / "m.onnx"],
+        env=environment(NUMBAOPS_CACHE_DIR=str(tmp_path / "file" / "cache")), capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert re.fullmatch("numbaops: warning: cannot (read|write) the kernel cache .+\n", done.stderr)
 
 
 # ------------------------------------------------------------------------------------------------------------- run: main job
@@ -396,7 +522,9 @@ def bad_files(tmp_path: Path) -> Path:
         (tmp_path / f"empty.{suffix}").write_bytes(b"")
     (tmp_path / "npz.npy").write_bytes((tmp_path / "good.npz").read_bytes())
     (tmp_path / "npy.npz").write_bytes((tmp_path / "good.npy").read_bytes())
-    (tmp_path / "text.txt").write_text("1 2 3")
+    np.savez(tmp_path / "objects.npz", first=np.array([{}, None]))
+    for name in ("text.txt", "text.npy", "text.npz"):
+        (tmp_path / name).write_text("1 2 3")
     (tmp_path / "folder").mkdir()
     save_tensor(tmp_path / "three" / "input_7.pb", FIRST)
     return tmp_path
@@ -416,7 +544,8 @@ INPUTS = "'first': float (N, 2), 'second': float (N, 2)"
         ("--input", "first=cut.npy", "cut.npy: not a .npy file, or cut short"),
         ("--input", "first=empty.npy", "empty.npy: not a .npy file, or cut short"),
         ("--input", "first=npz.npy", "npz.npy: not a .npy file, or cut short: it is a .npz file"),
-        ("--input", "first=objects.npy", "objects.npy: not a .npy file, or cut short: Object arrays"),
+        ("--input", "first=objects.npy", "objects.npy: not a .npy file, or it holds Python objects, which are not read"),
+        ("--input", "first=text.npy", "text.npy: not a .npy file, or it holds Python objects, which are not read"),
         ("--input", "first=fields.npy", "an array of NumPy dtype |V3 is of no known element type"),
         ("--input", "first=cut.pb", "cut.pb: not a tensor, or cut short"),
         ("--input", "first=empty.pb", "empty.pb: not a tensor, or cut short: it has no element type"),
@@ -426,6 +555,8 @@ INPUTS = "'first': float (N, 2), 'second': float (N, 2)"
         ("--inputs", "nowhere.npz", "nowhere.npz: No such file or directory"),
         ("--inputs", "cut.npz", "cut.npz: not a .npz file, or cut short"),
         ("--inputs", "empty.npz", "empty.npz: not a .npz file, or cut short"),
+        ("--inputs", "objects.npz", "objects.npz: not a .npz file, or it holds Python objects, which are not read"),
+        ("--inputs", "text.npz", "text.npz: not a .npz file, or it holds Python objects, which are not read"),
         ("--inputs", "npy.npz", "npy.npz: not a .npz file, or cut short: it is a .npy file"),
         ("--inputs", "misnamed.npz", f"misnamed.npz: the model has no input 'third'; its inputs: {INPUTS}"),
         ("--inputs", "many.npz", f"many.npz: arr_2: the model has no input number 2; its inputs: {INPUTS}"),
@@ -581,6 +712,23 @@ def test_profile_counts_the_nodes_inside_others(command: Command, tmp_path: Path
     assert sum(one["share"] for one in facts["profile"]) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("name", ["run", "fold", "compact"])
+def test_external_data_that_are_missing(command: Command, tmp_path: Path, name: str) -> None:
+    weight = numpy_helper.from_array(np.ones((1, 2), np.float32), "w")
+    model = save_model(tmp_path / "m.onnx", [helper.make_node("Add", ["x", "w"], ["y"])], [value_info("x")], [value_info("y")], [weight])
+    onnx.save(onnx.load(model), model, save_as_external_data=True, size_threshold=0, location="weights")
+    assert command("run", model, "--compare", "reference").status == 0
+    (tmp_path / "weights").unlink()
+    text = one_line_error(command(name, model, *([] if name == "run" else [tmp_path / "out.onnx"])))
+    assert text.endswith(f"tensor 'w': external data cannot be read: there is no such file: {tmp_path / 'weights'}")
+
+
+def test_the_reference_reads_the_file_too(subtract: Path) -> None:
+    """Or its time to load would be for less work than ours."""
+    (answer,) = load_peer("reference", onnx.ModelProto(), subtract, asked="")({"first": FIRST, "second": SECOND})
+    assert answer.tolist() == (FIRST - SECOND).tolist()
+
+
 @pytest.mark.parametrize("peer", ["reference", "onnxruntime"])
 def test_compare(command: Command, subtract: Path, peer: str) -> None:
     if peer == "onnxruntime":
@@ -690,6 +838,21 @@ def test_no_progress_bar_without_a_terminal(subtract: Path) -> None:
     assert process("run", subtract).stderr == ""
 
 
+def test_no_count_before_the_number_of_all_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with steps("chunks") as show:
+        pass
+    assert "chunks" in terminal.getvalue() and "None" not in terminal.getvalue()
+    with steps("chunks") as show:
+        show(1, 3, "")
+    assert "1/3" in terminal.getvalue()
+
+
 def test_progress_bar_on_a_terminal(subtract: Path) -> None:
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
@@ -723,6 +886,7 @@ def test_ops_json(command: Command) -> None:
     assert "bfloat16" in newest["outputs"]["output"]
     assert newest["attributes"]["k"] == {"type": "INT", "required": False, "default": 0}
     assert newest["optional_inputs"] == []
+    assert {one["domain"] for one in facts} == {"ai.onnx"}
     assert [one["optional_inputs"] for one in facts if one["operator"] == "QuantizeLinear"] == [["y_zero_point"]] * 8
 
 

@@ -149,33 +149,40 @@ def test_without_the_extra(scaled: Path) -> None:
     assert run_python(code) == f'numbaops: error: numbaops.dask needs the extra "dask": {hint}'
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no Ctrl-C for a group of processes")
-def test_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C goes to the workers as well, as in a terminal; nothing of it is left, and no process."""
+# Ctrl-C goes to the workers as well, as in a terminal. A shell has it ignored in the background.
+LAUNCH = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Path:
+    """The folder of a model that runs for minutes, and of its inputs."""
     model = onnx.parser.parse_model("""
         <ir_version: 9, opset_import: ["": 21]> graph (float[N] x) => (float[N] y) <int64 trips = {10000000}>
         { y = Loop(trips, , x) <body = body (int64 i, bool go, float[N] a) => (bool on, float[N] b) { on = Identity(go)  b = Sigmoid(a) }> }
     """)
     onnx.save(model, tmp_path / "model.onnx")
     np.savez(tmp_path / "batch.npz", x=np.ones(8, np.float32))
-    # a shell has Ctrl-C ignored in the background
-    launch = (
-        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    )
-    command = [sys.executable, "-m", "numbaops", "run", "model.onnx", "--inputs", "batch.npz", "--workers", "2", "--save", "out.npz"]
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no Ctrl-C for a group of processes")
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.3, 0.5, 0.7, 3.0], ids=lambda seconds: f"{seconds} s after the first process")
+def test_interrupted(endless: Path, seconds: float) -> None:
+    """While workers start and while they compute: one line, no file, no process."""
+    command = ["-m", "numbaops", "run", "model.onnx", "--inputs", "batch.npz", "--workers", "2", "--save", "out.npz"]
     process = subprocess.Popen(
-        [sys.executable, "-c", launch, *command[1:]],
-        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        [sys.executable, "-c", LAUNCH, *command],
+        cwd=endless, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     try:
         deadline = time.monotonic() + 60
-        while len(group(process.pid)) < 4 and time.monotonic() < deadline:  # the command, two workers, and what tracks them
-            time.sleep(0.1)
-        time.sleep(3)
+        while len(group(process.pid)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(seconds)
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (130, "", "numbaops: error: interrupted\n")
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["batch.npz", "model.onnx"]
+        assert sorted(path.name for path in endless.iterdir()) == ["batch.npz", "model.onnx"]
         deadline = time.monotonic() + 10
         while group(process.pid) and time.monotonic() < deadline:
             time.sleep(0.1)

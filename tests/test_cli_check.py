@@ -67,6 +67,7 @@ def test_operators_by_who_runs_them(command: Command, strange: Path) -> None:
         "Add": (14, "numbaops", ["v"]),
     }
     assert facts["opsets"] == {"ai.onnx": 21, "my": 1, "f": 1}
+    assert [one["domain"] for one in facts["operators"]] == ["my", "f", "ai.onnx", "ai.onnx"]
     assert facts["inputs"] == [{"name": "x", "type": "float", "shape": ["batch", 3, "length"], "required": True}]
     assert facts["outputs"] == [{"name": "y", "type": "float", "shape": ["batch", 3, "length"]}]
     assert facts["problems"] == ["2 nodes of my.Magic: nobody implements this operator of domain 'my'"]

@@ -81,17 +81,20 @@ def test_table_and_file(command: Command, model: Path) -> None:
 def test_json_and_dry_run(command: Command, model: Path) -> None:
     result = command("compact", model, "--dry-run", "--json", "--min-bytes", 0)
     facts: dict[str, Any] = result.json
-    assert facts["written"] == []
-    assert facts["bytes_before"] == model.stat().st_size
-    assert facts["bytes_after"] < facts["bytes_before"] / 1.9
+    assert (facts["files"], facts["checked"]) == ([], 0)
+    assert facts["bytes"]["before"] == model.stat().st_size
+    assert facts["bytes"]["after"] < facts["bytes"]["before"] / 1.9
     assert {one["tensor"]: one["outcome"] for one in facts["tensors"]} == {
         "again": "shared",
         "ones": "ConstantOfShape",
         "drawn": "kept",
         "small": "kept",
     }
-    assert all(one["saved"] == one["bytes_before"] - one["bytes_after"] for one in facts["tensors"])
+    assert all(one["saved"] == one["bytes"]["before"] - one["bytes"]["after"] for one in facts["tensors"])
     assert list(model.parent.iterdir()) == [model]
+    target = model.with_name("o.onnx")
+    facts = command("compact", model, target, "--json", "--check", 1).json
+    assert (facts["files"], facts["checked"], facts["bytes"]["after"]) == ([str(target)], 1, target.stat().st_size)
 
 
 def test_symbolic_dimensions_of_checks(command: Command, tmp_path: Path) -> None:
@@ -146,6 +149,7 @@ def test_bad_input(command: Command, model: Path, tmp_path: Path) -> None:
     assert "not an ONNX model" in one_line_error(command("compact", tmp_path / "text.onnx", tmp_path / "o.onnx"))
     assert "No such file" in one_line_error(command("compact", tmp_path / "none.onnx", tmp_path / "o.onnx"))
     assert "--check N" in one_line_error(command("compact", model, tmp_path / "o.onnx", "--dim", "N=3"))
+    assert "--seed is for the inputs that --check draws" in one_line_error(command("compact", model, tmp_path / "o.onnx", "--seed", 3))
     assert "min" in one_line_error(command("compact", model, tmp_path / "o.onnx", "--min-bytes", "-1"))
     onnx.save(helper.make_model(helper.make_graph([], "empty", [], [])), tmp_path / "empty.onnx")
     assert "nothing written" in command("compact", tmp_path / "empty.onnx", "--dry-run").out

@@ -61,10 +61,15 @@ def test_table(command: Command, made: Path, tmp_path: Path) -> None:
 def test_json(command: Command, made: Path, tmp_path: Path) -> None:
     facts = command("fold", made, tmp_path / "new.onnx", "--dense", "--json").json
     assert facts["nodes"] == {"before": 5, "after": 2}
-    assert facts["files"] == ["new.onnx"]
+    assert facts["files"] == [str(tmp_path / "new.onnx")]
     assert facts["bytes"] == {"before": made.stat().st_size, "after": (tmp_path / "new.onnx").stat().st_size}
     (one,) = [fact for fact in facts["facts"] if fact["op_type"] == "ConstantOfShape"]
     assert one == {"what": "folded", "reason": "", "op_type": "ConstantOfShape", "name": "big", "place": "", "bytes": 800, "detail": ""}
+
+
+def test_nothing_to_fold(command: Command, random: Path, tmp_path: Path) -> None:
+    (line,) = command("fold", random, tmp_path / "new.onnx").out.splitlines()
+    assert line.startswith("random.onnx: 1 to 1 node")
 
 
 @pytest.mark.parametrize("limit", ["--max-growth", "--max-tensor"])
@@ -86,6 +91,7 @@ def test_refusals(command: Command, made: Path, tmp_path: Path) -> None:
     assert "is not an ONNX model" in one_line_error(command("fold", __file__, tmp_path / "x.onnx"))
     assert "none.onnx" in one_line_error(command("fold", tmp_path / "none.onnx", tmp_path / "x.onnx"))
     assert "--dim is for the inputs that --check draws" in one_line_error(command("fold", made, tmp_path / "x.onnx", "--dim", "N=2"))
+    assert "--seed is for the inputs that --check draws" in one_line_error(command("fold", made, tmp_path / "x.onnx", "--seed", 3))
     assert "no input has a dimension 'M'" in one_line_error(command("fold", made, tmp_path / "x.onnx", "--check", 1, "--dim", "M=2"))
     assert one_line_error(command("fold", made, tmp_path / "x.onnx", "--max-growth", -1))
     assert not (tmp_path / "x.onnx").exists()

@@ -260,8 +260,16 @@ def external_bytes(proto: TensorProto, base_dir: str) -> bytes:
         load_external_data_for_tensor(reference, base_dir)
     except (ValidationError, ValueError, OSError) as error:
         label = f"tensor {proto.name!r}" if proto.name else "tensor"
-        raise InvalidValueError(f"{label}: external data cannot be read: {error}") from error
+        raise unreadable(label, proto, base_dir, error) from error
     return reference.raw_data[:length]  # older onnx takes the length 0 for none
+
+
+def unreadable(label: str, tensor: TensorProto, folder: str, error: Exception) -> InvalidValueError:
+    """What to raise where onnx cannot read the external data of a tensor: of a missing file, it says that it is no regular one."""
+    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    path = os.path.join(folder, location)
+    missing = f"there is no such file: {path}" if location and not os.path.exists(path) else ""
+    return InvalidValueError(f"{label}: external data cannot be read: {missing or error}")
 
 
 def _from_raw(raw: bytes, row: ElementType, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from numbaops.errors import NumbaopsError
+from numbaops.interrupts import SIGNALS, held
 
 EXTRA_MISSING = 'the numbaops command needs its "cli" extra: pip install "numbaops[cli]", or ".[cli]" in a checkout'
 
@@ -38,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def command() -> int:
         try:
-            from numbaops.cli.app import launch
+            with held():  # Python loses an interrupt that meets it at some places of an import
+                from numbaops.cli.app import launch
 
             return launch(sys.argv[1:] if arguments is None else arguments)
         except ModuleNotFoundError as error:
@@ -47,8 +49,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say("error", EXTRA_MISSING)
             return 1
 
+    _tidy()
     with _signals_raised() if arguments is None else contextlib.nullcontext():
         return _guard(command)
+
+
+def _tidy() -> None:
+    """Have a usable width and usable streams where the shell gives none."""
+    if re.fullmatch("0*[1-9][0-9]+", os.environ.get("COLUMNS", "")) is None:  # with 1 or 2, help would take for ever
+        os.environ.pop("COLUMNS", None)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the shell closed it
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
 
 
 class _Ended(BaseException):
@@ -63,9 +75,8 @@ def _signals_raised() -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         raise _Ended(number)
 
-    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]  # Windows has no SIGHUP
-    ours = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]  # nohup has it ignored
+    here = threading.current_thread() is threading.main_thread()
+    ours = [number for number in SIGNALS if here and signal.getsignal(number) == signal.SIG_DFL]  # nohup has it ignored
     for number in ours:
         signal.signal(number, end)
     try:
@@ -86,8 +97,7 @@ def _guard(command: Callable[[], int]) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             status = command()
-            if sys.stdout is not None:  # None where the shell closed it
-                sys.stdout.flush()  # here, so that a closed pipe is noticed where it can be handled
+            sys.stdout.flush()  # here, so that a closed pipe is noticed where it can be handled
             return status
     except BrokenPipeError:
         # The reader has left, e.g. `| head`. The interpreter flushes stdout once more at exit: give it a place to write to.

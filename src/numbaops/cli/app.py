@@ -7,18 +7,34 @@ import traceback
 from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
-from cyclopts.validators import Number
+from cyclopts import App, CycloptsError, Group, Parameter, Token, UnknownCommandError
 
 import numbaops
 from numbaops.errors import InvalidValueError, UnsupportedError
+from numbaops.interrupts import held
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Several = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 Shell = Literal["bash", "zsh", "fish"]
 Peer = Literal["numpy", "ml_dtypes", "onnx.numpy_helper", "onnx.reference", "onnxruntime"]
+
+
+def _from(least: int) -> Parameter:
+    """An option that takes a whole number; cyclopts would round what is none."""
+
+    def convert(_: Any, tokens: Sequence[Token]) -> int:
+        (token,) = tokens
+        if not (token.value.isascii() and token.value.isdigit() and int(token.value) >= least):
+            raise InvalidValueError(f"{token.keyword} {token.value}: allowed: a whole number from {least} on")
+        return int(token.value)
+
+    return Parameter(converter=convert)
+
+
+FromZero = Annotated[int, _from(0)]
+FromOne = Annotated[int, _from(1)]
 
 
 def _examples(*lines: str, heading: str = "Examples") -> str:
@@ -48,7 +64,7 @@ app = App(
                 "130: interrupted by Ctrl-C.",
                 heading="Exit status",
             ),
-            "Output has colours on a terminal only, and none if NO_COLOR is set; COLUMNS sets its width.",
+            "Output has colours on a terminal only, and none if NO_COLOR is set; COLUMNS, from 10 on, sets its width.",
         )
     ),
     version=_version,
@@ -72,6 +88,8 @@ def _parse(parser: App, arguments: Sequence[str]) -> int:
         commands = ", ".join(name for name in app if not name.startswith("-"))
         raise InvalidValueError(f"{text}; commands: {commands} (see numbaops --help)") from None
     except CycloptsError as error:
+        if isinstance(error.__cause__, InvalidValueError):  # of ours, who say it all
+            raise error.__cause__ from None
         command = " ".join(("numbaops", *(error.command_chain or ())))
         raise InvalidValueError(f"{str(error).strip().removesuffix('.')} (see {command} --help)") from None
     return int(status or 0)
@@ -110,14 +128,14 @@ def run(
     input: Several = (),
     inputs: Path | None = None,
     dim: Several = (),
-    seed: int | None = None,
+    seed: FromZero | None = None,
     save: Path | None = None,
-    repeat: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    repeat: FromOne | None = None,
     profile: Flag = False,
     compare: Literal["reference", "onnxruntime"] | None = None,
-    batch_axis: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
-    batch_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
-    workers: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    batch_axis: FromZero | None = None,
+    batch_size: FromOne | None = None,
+    workers: FromOne | None = None,
     scheduler: str | None = None,
     json: Flag = False,
 ) -> None:
@@ -158,7 +176,8 @@ def run(
         for option, given in (("--dim", dim), ("--seed", seed), ("--repeat", repeat), ("--profile", profile), ("--compare", compare)):
             if given not in (None, (), False):
                 raise InvalidValueError(f"{option} is not for batches, which {used} asks for")
-        from numbaops.cli.batches import run_in_batches
+        with held():
+            from numbaops.cli.batches import run_in_batches
 
         run_in_batches(
             model,
@@ -172,7 +191,8 @@ def run(
             as_json=json,
         )
         return
-    from numbaops.cli.run import run_model
+    with held():
+        from numbaops.cli.run import run_model
 
     run_model(
         model,
@@ -195,7 +215,8 @@ def ops(*, json: Flag = False) -> None:
     Args:
         json: Print JSON instead of a table.
     """
-    from numbaops.cli.info import show_operators
+    with held():
+        from numbaops.cli.info import show_operators
 
     show_operators(as_json=json)
 
@@ -207,7 +228,8 @@ def info(*, json: Flag = False) -> None:
     Args:
         json: Print JSON instead of a table.
     """
-    from numbaops.cli.info import show_info
+    with held():
+        from numbaops.cli.info import show_info
 
     show_info(as_json=json)
 
@@ -227,7 +249,8 @@ def warmup(model: Path | None = None, /, *, dim: Several = (), cache_dir: Path |
     """
     if cache_dir is not None:  # numbaops.runtime.jit reads it when it is first loaded
         os.environ["NUMBAOPS_CACHE_DIR"] = str(cache_dir.absolute())
-    from numbaops.cli.info import warm_up
+    with held():
+        from numbaops.cli.info import warm_up
 
     warm_up(model, dims=dim, as_json=json)
 
@@ -254,7 +277,8 @@ def check(model: Path, /, *, dim: Several = (), json: Flag = False) -> int:
             several times.
         json: Print JSON, with the names of all nodes, instead of tables.
     """
-    from numbaops.cli.check import check_model
+    with held():
+        from numbaops.cli.check import check_model
 
     return check_model(model, dims=dim, as_json=json)
 
@@ -271,11 +295,11 @@ def compact(
     target: Path | None = None,
     /,
     *,
-    min_bytes: Annotated[int, Parameter(validator=Number(gte=0))] = 256,
+    min_bytes: FromZero = 256,
     dry_run: Flag = False,
-    check: Annotated[int, Parameter(validator=Number(gte=0), show_default=False)] = 0,
+    check: FromZero | None = None,
     dim: Several = (),
-    seed: int = 0,
+    seed: FromZero | None = None,
     json: Flag = False,
 ) -> None:
     """Write a model with the same tensors, to the bit, in fewer bytes.
@@ -293,12 +317,14 @@ def compact(
         dry_run: Write nothing.
         check: Run both models so many times on drawn inputs, and write nothing if an output differs in a bit.
         dim: NAME=SIZE, the size of a symbolic dimension of drawn inputs; else it is 1. May be given several times.
-        seed: Seed of the drawn inputs.
+        seed: Seed of the drawn inputs. [default: 0]
         json: Print JSON, with all tensors, instead of tables.
     """
-    from numbaops.cli.compact import compact_model
+    with held():
+        from numbaops.cli.compact import compact_model
 
-    compact_model(model, target, min_bytes=min_bytes, dry_run=dry_run, check=check, dims=dim, seed=seed, as_json=json)
+    _check_draws(check, dim, seed)
+    compact_model(model, target, min_bytes=min_bytes, dry_run=dry_run, check=check or 0, dims=dim, seed=seed or 0, as_json=json)
 
 
 @app.command(
@@ -319,7 +345,7 @@ def bench(
     input: Several = (),
     inputs: Path | None = None,
     dim: Several = (),
-    seed: int | None = None,
+    seed: FromZero | None = None,
     list: Flag = False,
     json: Flag = False,
 ) -> None:
@@ -341,7 +367,8 @@ def bench(
         list: List the cases, and measure none.
         json: Print JSON instead of a table and a plot.
     """
-    from numbaops.cli.bench import bench as measure_and_print
+    with held():
+        from numbaops.cli.bench import bench as measure_and_print
 
     measure_and_print(
         model,
@@ -369,12 +396,12 @@ def fold(
     output: Path,
     /,
     *,
-    max_growth: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
-    max_tensor: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    max_growth: FromZero | None = None,
+    max_tensor: FromZero | None = None,
     dense: Flag = False,
-    check: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    check: FromZero | None = None,
     dim: Several = (),
-    seed: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    seed: FromZero | None = None,
     json: Flag = False,
 ) -> None:
     """Compute what depends on no input of MODEL ahead, and write the model without the nodes that compute it to OUTPUT.
@@ -397,19 +424,28 @@ def fold(
         seed: Seed of the drawn inputs. [default: 0]
         json: Print JSON instead of a table, with the name of every node.
     """
-    from numbaops.cli.fold import fold_model
+    with held():
+        from numbaops.cli.fold import fold_model
 
+    _check_draws(check, dim, seed)
     fold_model(
         model,
         output,
         max_growth=max_growth,
         max_tensor=max_tensor,
         dense=dense,
-        check=check,
+        check=check or 0,
         dims=dim,
-        seed=seed,
+        seed=seed or 0,
         as_json=json,
     )
+
+
+def _check_draws(check: int | None, dim: Sequence[str], seed: int | None) -> None:
+    """Refuse what is for drawn inputs if there are none."""
+    for option, given in (("--dim", dim), ("--seed", seed)):
+        if not check and given not in (None, ()):
+            raise InvalidValueError(f"{option} is for the inputs that --check draws; give --check N")
 
 
 @app.command(help_epilogue=_examples("numbaops completion --install", "numbaops completion bash > /etc/bash_completion.d/numbaops"))

@@ -16,6 +16,7 @@ from numbaops.cli.files import check_npz_target, write_npz
 from numbaops.cli.inputs import Declared, collect, declared_inputs
 from numbaops.cli.run import model_facts, print_facts, type_and_shape
 from numbaops.errors import InvalidValueError, UnsupportedError
+from numbaops.interrupts import held
 
 
 def run_in_batches(
@@ -39,7 +40,8 @@ def run_in_batches(
     if target is not None and inputs is not None and target == inputs.resolve():
         raise InvalidValueError(f"--save {save}: the inputs are read from there")
     try:
-        from numbaops import dask
+        with held():
+            from numbaops import dask
     except ModuleNotFoundError as error:
         raise UnsupportedError(str(error)) from None
 

@@ -91,8 +91,6 @@ def bench(
         for option, wanted in (("--filter", filters), ("--list", list_only)):
             if wanted:
                 raise InvalidValueError(f"{option} is for the cases, not for a MODEL")
-        if seed is not None and seed < 0:
-            raise InvalidValueError(f"--seed {seed}: allowed: a whole number from 0 on")
         cases = [_case_of_model(model, input_files, inputs, dims, seed or 0)]
     cases = _done_by(cases, beside)
     if list_only:

@@ -92,10 +92,10 @@ def check_model(path: Path, *, dims: Sequence[str], as_json: bool) -> int:
         "file_bytes": path.stat().st_size,
         "ir_version": model.ir_version,
         "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
-        "opsets": {one.domain or "ai.onnx": one.version for one in model.opset_import},
+        "opsets": {report.domain_name(one.domain): one.version for one in model.opset_import},
         "inputs": [_declared(one) for one in inputs],
         "outputs": [{name: value for name, value in _declared(one).items() if name != "required"} for one in outputs],
-        "operators": [{**dataclasses.asdict(one), "count": len(one.nodes)} for one in found],
+        "operators": [{**dataclasses.asdict(one), "domain": report.domain_name(one.domain), "count": len(one.nodes)} for one in found],
         "external_data": [dataclasses.asdict(one) for one in files],
         "checker": {"valid": not refusal, "message": refusal},
         "memory": dataclasses.asdict(memory),
@@ -211,7 +211,7 @@ def _problem(folder: Path, where: ExternalDataInfo, name: str, needed: int) -> s
     path, offset = folder / where.location, where.offset or 0
     if not where.location or not path.exists():
         return "there is no such file" if where.location else f"tensor {name!r} does not name its file"
-    if where.length is not None and where.length != needed:
+    if where.length and where.length != needed:  # 0 is for none
         return f"tensor {name!r} takes {needed} bytes, and the model gives it {where.length}"
     there = os.stat(path).st_size
     if offset < 0 or offset + needed > there:

@@ -22,25 +22,27 @@ def compact_model(
     """Compact a model file, and print what became of its tensors."""
     if target is None and not dry_run:
         raise InvalidValueError("there is no file to write to; give one, or --dry-run")
-    if dims and not check:
-        raise InvalidValueError("--dim is for the inputs that --check draws; give --check N")
     if target is not None:
         files.check_target(target, files.load(path))
     compacted = compact(path, min_bytes=min_bytes, check=check, dims=dims, seed=seed)
     written = [] if target is None or dry_run else compacted.save(target)
     facts = {
         "model": path.name,
-        "written": [str(file) for file in written],
-        "bytes_before": compacted.bytes_before,
-        "bytes_after": compacted.bytes_after,
-        "checked_runs": check,
+        "files": [str(file) for file in written],
+        "bytes": {"before": compacted.bytes_before, "after": compacted.bytes_after},
+        "checked": check,
         "below_min_bytes": compacted.small,
-        "tensors": [{**dataclasses.asdict(one), "saved": one.saved} for one in compacted.changes],
+        "tensors": [_tensor(one) for one in compacted.changes],
     }
     if as_json:
         report.print_json(facts)
     else:
         _print(facts, compacted)
+
+
+def _tensor(one: TensorChange) -> dict[str, Any]:
+    facts = dataclasses.asdict(one)
+    return facts | {"bytes": {"before": facts.pop("bytes_before"), "after": facts.pop("bytes_after")}, "saved": one.saved}
 
 
 def _print(facts: dict[str, Any], compacted: Compacted) -> None:
@@ -66,11 +68,11 @@ def _print(facts: dict[str, Any], compacted: Compacted) -> None:
         report.print_table(("kept, for", "tensors", "bytes", "names"), lines, numbers=("tensors", "bytes"))
     if compacted.small:
         report.print_line(f"{report.count(compacted.small, 'tensor')} below --min-bytes left as they are")
-    if facts["checked_runs"]:
-        report.print_line(f"the same to the bit in {report.count(facts['checked_runs'], 'run')} on drawn inputs")
+    if facts["checked"]:
+        report.print_line(f"the same to the bit in {report.count(facts['checked'], 'run')} on drawn inputs")
     before, after = compacted.bytes_before, compacted.bytes_after
     line = f"{facts['model']}: {report.size(before)} -> {report.size(after)} ({after / max(1, before):.2%})"
-    report.print_line(line + (f", written to {', '.join(facts['written'])}" if facts["written"] else ", nothing written"))
+    report.print_line(line + (f", written to {', '.join(facts['files'])}" if facts["files"] else ", nothing written"))
 
 
 def _type(one: TensorChange) -> str:

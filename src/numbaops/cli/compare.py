@@ -16,6 +16,7 @@ import onnx.reference
 from numbaops.cli.report import type_name
 from numbaops.dtypes import BY_CODE, BY_NAME, of_dtype
 from numbaops.errors import EvaluationError, UnsupportedError
+from numbaops.interrupts import held
 
 Run = Callable[[Mapping[str, Any]], list[Any]]
 
@@ -102,7 +103,7 @@ def load_peer(name: str, model: onnx.ModelProto, path: Path, *, asked: str, thre
         EvaluationError: it cannot load the model; also when it is run, if it cannot do that.
     """
     try:
-        run = _load_reference(model) if name == "reference" else _load_onnxruntime(model, path, threads)
+        run = _load_reference(path) if name == "reference" else _load_onnxruntime(model, path, threads)
     except UnsupportedError as error:
         raise UnsupportedError(f"{asked}: {error}") from error
     except Exception as error:
@@ -119,8 +120,8 @@ def load_peer(name: str, model: onnx.ModelProto, path: Path, *, asked: str, thre
     return checked
 
 
-def _load_reference(model: onnx.ModelProto) -> Run:
-    evaluator = onnx.reference.ReferenceEvaluator(model)
+def _load_reference(path: Path) -> Run:
+    evaluator = onnx.reference.ReferenceEvaluator(onnx.load(path))  # from the file, as the others: so that times to load compare
     return lambda feeds: list(evaluator.run(None, dict(feeds)))
 
 
@@ -135,7 +136,8 @@ def onnxruntime_session(source: Path | bytes, threads: int | None = None) -> Any
         UnsupportedError: it is not installed.
     """
     try:
-        import onnxruntime
+        with held():
+            import onnxruntime
     except ModuleNotFoundError as error:
         raise UnsupportedError("ONNX Runtime is not installed: pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()

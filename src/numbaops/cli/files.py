@@ -167,4 +167,6 @@ def _reading(path: Path, what: str) -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:
+        if "pickle" in str(error):  # which NumPy takes all that it does not know for, and says how to trust it
+            raise InvalidValueError(f"{path}: not {what}, or it holds Python objects, which are not read") from error
         raise InvalidValueError(f"{path}: not {what}, or cut short: {error}") from error

@@ -8,8 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import onnx.reference.ops._op_list  # noqa: F401 - see numbaops.cli.inputs
+
 from numbaops.cli import report
-from numbaops.errors import InvalidValueError
 from numbaops.rewrite import files
 from numbaops.rewrite.fold import MAX_GROWTH, MAX_TENSOR, Fact, fold
 
@@ -23,15 +24,12 @@ def fold_model(
     max_growth: int | None,
     max_tensor: int | None,
     dense: bool,
-    check: int | None,
+    check: int,
     dims: Sequence[str],
-    seed: int | None,
+    seed: int,
     as_json: bool,
 ) -> None:
     """Fold a model and write what came out; the arguments are the command's options."""
-    for option, given in (("--dim", dims), ("--seed", seed)):
-        if check is None and given not in (None, ()):
-            raise InvalidValueError(f"{option} is for the inputs that --check draws")
     loaded = files.load(model)
     files.check_target(output, loaded)
     folded = fold(
@@ -39,18 +37,18 @@ def fold_model(
         max_growth=MAX_GROWTH if max_growth is None else max_growth,
         max_tensor=MAX_TENSOR if max_tensor is None else max_tensor,
         dense=dense,
-        check=check or 0,
+        check=check,
         dims=dims,
-        seed=seed or 0,
+        seed=seed,
     )
     written = folded.save(output)
     before = sum(path.stat().st_size for path in loaded.files)
     facts = {
         "model": model.name,
-        "files": [path.name for path in written],
+        "files": [str(path) for path in written],
         "nodes": {"before": folded.nodes[0], "after": folded.nodes[1]},
         "bytes": {"before": before, "after": sum(path.stat().st_size for path in written)},
-        "checked": check or 0,
+        "checked": check,
         "facts": [asdict(fact) for fact in folded.facts],
     }
     if as_json:
@@ -70,11 +68,11 @@ def _print(facts: Mapping[str, Any], found: Iterable[Fact]) -> None:
         ((what, reason, op_type, str(len(some)), _bytes(some), _which(some)) for (what, reason, op_type), some in rows),
         numbers=("count", "bytes"),
     )
-    nodes, size = facts["nodes"], facts["bytes"]
+    nodes, size, names = facts["nodes"], facts["bytes"], [Path(file).name for file in facts["files"]]
     checked = f"; the same outputs to the bit in {report.count(facts['checked'], 'run')}" if facts["checked"] else ""
     report.print_line(
         f"{facts['model']}: {nodes['before']} to {report.count(nodes['after'], 'node')}, "
-        f"{report.size(size['before'])} to {report.size(size['after'])} in {' and '.join(facts['files'])}{checked}"
+        f"{report.size(size['before'])} to {report.size(size['after'])} in {' and '.join(names)}{checked}"
     )
 
 

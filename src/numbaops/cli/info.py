@@ -16,6 +16,7 @@ import numbaops
 from numbaops.cli import report
 from numbaops.dtypes import ElementType
 from numbaops.errors import EvaluationError, InvalidValueError
+from numbaops.interrupts import held
 from numbaops.opset import NEWEST_OPSET, OperatorVersion, operators
 
 _PACKAGES = ("numbaops", "numpy", "numba", "llvmlite", "onnx", "ml_dtypes", "onnxruntime")
@@ -51,7 +52,7 @@ def show_operators(*, as_json: bool) -> None:
 
 def _facts(version: OperatorVersion) -> dict[str, Any]:
     return {
-        "domain": version.domain,
+        "domain": report.domain_name(version.domain),
         "operator": version.op_type,
         "since_version": version.since_version,
         "inputs": {name: _names(types) for name, types in version.inputs.items()},
@@ -111,7 +112,8 @@ def show_info(*, as_json: bool) -> None:
 
 def gather() -> dict[str, Any]:
     """The facts of ``numbaops info``."""
-    from numba.core.registry import cpu_target
+    with held():
+        from numba.core.registry import cpu_target
 
     from numbaops.runtime import memory
     from numbaops.runtime.jit import cache_directory
@@ -195,9 +197,11 @@ def _compile_all() -> tuple[int, int]:
 
 def _compile_for(path: Path, dims: Sequence[str]) -> int:
     """Run a model until it has compiled what it needs."""
-    from numbaops.cli.inputs import collect, declared_inputs
-    from numbaops.reference import ReferenceEvaluator
     from numbaops.runtime import jit
+
+    with held():
+        from numbaops.cli.inputs import collect, declared_inputs
+        from numbaops.reference import ReferenceEvaluator
 
     with report.progress(1 + _RUNS) as step, report.compilations(step):
         step("loading")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference.ops._op_list  # which the first model that is loaded needs: here, where Ctrl-C waits, and nothing is timed
 
 from numbaops.cli.files import as_declared, read_input, read_npz, read_proto
 from numbaops.drawing import Declared, declared_inputs, declared_outputs, dimensions, draw, listed

@@ -23,6 +23,9 @@ from numbaops.errors import InvalidTypeError
 
 _CHUNK = 1 << 20
 
+_NARROWEST = 12
+"""Characters that a column of text has at least, unless its cells are shorter, or there is no table."""
+
 
 def print_json(content: Any) -> None:
     """Write ``content`` to stdout; numbers that JSON lacks become the strings "nan", "inf" and "-inf"."""
@@ -47,7 +50,7 @@ def print_line(text: str) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, numbers: Sequence[str] = (), headings: bool = True
 ) -> None:
-    """Write a table to stdout.
+    """Write a table to stdout, or, where the console is too narrow for one, a block of lines for each row; nothing if there are no rows.
 
     Args:
         columns: the headings.
@@ -55,15 +58,35 @@ def print_table(
         numbers: headings of the columns that are set flush right and never broken.
         headings: whether to show them.
     """
+    # as Text: a "[...]" in a name is no markup
+    cells = [[cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row] for row in rows]
+    if not cells:
+        return
     table = Table(box=box.SIMPLE_HEAD if headings else None, show_header=headings, pad_edge=headings)
-    for heading in columns:
+    needed = 1
+    for heading, column in zip(columns, zip(*cells, strict=True), strict=True):
         right = heading in numbers
         table.add_column(heading, justify="right" if right else "left", no_wrap=right, overflow="fold")
-    for row in rows:
-        table.add_row(
-            *(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row)
-        )  # as Text: a "[...]" in a name is no markup
+        longest = max(line.cell_len for cell in (Text(heading), *column) for line in cell.split(allow_blank=True))
+        needed += 3 + (longest if right else min(longest, _NARROWEST))  # 3: what is around a cell
+    if needed > console().width:
+        _print_blocks(columns, cells)
+        return
+    for row in cells:
+        table.add_row(*row)
     console().print(table)
+
+
+def _print_blocks(columns: Sequence[str], rows: Iterable[Sequence[Text]]) -> None:
+    """A line for each cell that is not empty, under a blank line if the first one is not: else the row goes on with the one before."""
+    out = console()
+    for row in rows:
+        if row[0]:
+            out.print()
+        for heading, cell in zip(columns, row, strict=True):
+            if cell:
+                out.print(Text.assemble((f"{heading}: " if heading else "", "bold"), cell))
+    out.print()
 
 
 def console() -> Console:
@@ -81,14 +104,18 @@ def steps(what: str) -> Iterator[Callable[[int, int, str], None]]:
     Yields:
         A function to call with the number done, the number in all, and the item's name.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
+    if not sys.stderr.isatty():  # rich 13.8 prints a line for a bar that is disabled
+        yield lambda done, total, name: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TimeElapsedColumn())
     stderr = Console(stderr=True)
     stderr.width -= 2  # for the ^C of a terminal, which would else break the line, and leave one of the two there
-    with Progress(*columns, console=stderr, transient=True, disable=not sys.stderr.isatty(), refresh_per_second=5) as bar:
-        task = bar.add_task(what, total=None)
+    with Progress(*columns, console=stderr, transient=True, refresh_per_second=5) as bar:
+        task = bar.add_task(what, total=None, count="")
 
         def show(done: int, total: int, name: str) -> None:
-            bar.update(task, description=printable(f"{what} {name}".strip()), completed=done, total=total)
+            description = printable(f"{what} {name}".strip())
+            bar.update(task, description=description, completed=done, total=total, count=f"{done}/{total}")
 
         yield show
 
@@ -122,10 +149,7 @@ class _Notes(logging.Handler):
         self._step = step
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno > logging.INFO:
-            if logging.lastResort is not None:  # which would have it if there were no handler
-                logging.lastResort.handle(record)
-        else:
+        if record.levelno <= logging.INFO:  # warnings become lines, see numbaops.cli
             self._step.note(record.getMessage())
 
 
@@ -141,6 +165,11 @@ def compilations(step: Step) -> Iterator[None]:
     finally:
         logger.removeHandler(notes)
         logger.setLevel(level)
+
+
+def domain_name(domain: str) -> str:
+    """The name of a domain of operators in JSON, where ``""`` is no good one."""
+    return domain or "ai.onnx"
 
 
 def type_name(value: Any) -> str:

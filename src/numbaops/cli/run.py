@@ -57,8 +57,6 @@ def run_model(
         for option, given in (("--input", input_files), ("--inputs", inputs), ("--dim", dims), ("--seed", seed)):
             if given not in (None, ()):
                 raise InvalidValueError(f"{option} needs a MODEL; without one, the input is that of onnx's own test")
-    if seed is not None and seed < 0:
-        raise InvalidValueError(f"--seed {seed}: allowed: a whole number from 0 on")
     target = None if save is None else check_npz_target(save)
     if target is not None and inputs is not None and target == inputs.resolve():
         raise InvalidValueError(f"--save {save}: the inputs are read from there")
@@ -189,7 +187,7 @@ def model_facts(title: str, model: onnx.ModelProto) -> dict[str, Any]:
     """What a model is called, its opsets by domain, and how many nodes it has of each operator."""
     return {
         "model": title,
-        "opsets": {one.domain or "ai.onnx": one.version for one in model.opset_import},
+        "opsets": {report.domain_name(one.domain): one.version for one in model.opset_import},
         "nodes": dict(collections.Counter(node.op_type for node in _nodes(model.graph)).most_common()),
     }
 

@@ -10,6 +10,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
@@ -23,6 +24,7 @@ from distributed.protocol.numpy import serialize_numpy_ndarray
 from distributed.protocol.serialize import dask_serialize
 
 from numbaops.errors import EvaluationError, InvalidValueError
+from numbaops.interrupts import held, kept_from_children
 
 Show = Callable[[int, int], None]
 
@@ -74,24 +76,32 @@ def cluster(scheduler: Any = None, workers: int | None = None, memory_limit: Any
         raise InvalidValueError(f"workers is {workers!r}; allowed: an integer from 1 on", attribute="workers")
     threads = {} if workers == 1 else {"NUMBAOPS_NUM_THREADS": os.environ.get("NUMBAOPS_NUM_THREADS") or "1"}
     before = dask.config.get("distributed.nanny.pre-spawn-environ", {})  # for BLAS, Dask itself sets one thread
-    with (
-        dask.config.set({"distributed.nanny.pre-spawn-environ": {**before, **threads}}),
-        distributed.LocalCluster(
-            n_workers=int(workers),
-            threads_per_worker=1,
-            memory_limit=memory_limit,
-            dashboard_address="127.0.0.1:0",  # None is port 8787 of every address, with a warning if another cluster has it
-            silence_logs=logging.CRITICAL,  # what workers log of an error, compute raises
-        ) as local,
-        distributed.Client(local) as client,
-    ):
-        client.register_plugin(_Worker())
+    stack = contextlib.ExitStack()
+    try:
+        with held():  # a cluster that is half there cannot be closed
+            stack.enter_context(dask.config.set({"distributed.nanny.pre-spawn-environ": {**before, **threads}}))
+            if os.name == "posix":
+                resource_tracker.ensure_running()  # which lets Ctrl-C through again in the thread that starts it
+            with kept_from_children():  # Ctrl-C is for this process, which ends them
+                local = distributed.LocalCluster(
+                    n_workers=int(workers),
+                    threads_per_worker=1,
+                    memory_limit=memory_limit,
+                    dashboard_address="127.0.0.1:0",  # None is port 8787 of every address, with a warning if another cluster has it
+                    silence_logs=logging.CRITICAL,  # what workers log of an error, compute raises
+                )
+            stack.enter_context(local)
+            client = stack.enter_context(distributed.Client(local))
+            client.register_plugin(_Worker())
         yield client
+    finally:
+        with held():
+            stack.close()
 
 
 class _Worker(distributed.WorkerPlugin):
-    """Has a worker leave Ctrl-C, which a terminal sends to all, to the process that started it and ends it; and keep freed outputs for
-    the next ones only up to an eighth of its memory, which Dask would else take for a leak.
+    """Has a worker keep freed outputs for the next ones only up to an eighth of its memory, which Dask would else take for a leak; and
+    leave Ctrl-C to the process that started it, where it was not kept from it before.
     """
 
     def setup(self, worker: distributed.Worker) -> None:

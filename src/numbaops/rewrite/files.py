@@ -28,7 +28,7 @@ from numbaops import targets
 from numbaops.engine.external import ExternalData
 from numbaops.engine.load import InvalidModelError, Source, check_size, opened
 from numbaops.errors import InvalidTypeError, InvalidValueError
-from numbaops.tensors import located, to_array
+from numbaops.tensors import located, to_array, unreadable
 
 LARGEST_MESSAGE = (1 << 31) - (1 << 20)
 """Bytes up to which a model is one file; protobuf refuses more than 2 GiB."""
@@ -379,7 +379,7 @@ def _place(tensor: TensorProto, loaded: LoadedModel) -> tuple[Path, int, int]:
         path = loaded.folder / where.location
         return path, start, path.stat().st_size - start if where.length is None else where.length
     except (ValidationError, ValueError, OSError) as error:
-        raise InvalidValueError(f"tensor {tensor.name!r}: external data cannot be read: {error}") from error
+        raise unreadable(f"tensor {tensor.name!r}", tensor, str(loaded.folder), error) from error
 
 
 def _start(file: IO[bytes], length: int) -> int:
