@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import warnings
@@ -92,6 +93,31 @@ def test_help_lists_the_commands_and_loads_no_library_that_takes_time() -> None:
         if name not in result.stdout
     ] == []
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+LOST = """
+import ctypes, signal, sys, time
+import numbaops.cli, numbaops.cli.app
+@ctypes.CFUNCTYPE(None)
+def called_by_c():
+    signal.raise_signal(signal.{})
+    [number for number in range(1000)]
+def launch(arguments):
+    called_by_c()
+    time.sleep(60)
+    print("nothing came")
+numbaops.cli.app.launch = launch
+sys.exit(numbaops.cli.main())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.parametrize(("name", "text"), [("SIGINT", "interrupted"), ("SIGTERM", "ended by SIGTERM"), ("SIGHUP", "ended by SIGHUP")])
+def test_a_signal_within_a_callback_of_c_is_not_lost(name: str, text: str) -> None:
+    """LLVM calls such, and what they raise goes nowhere."""
+    result = process(code=LOST.format(name))
+    assert (result.stdout, result.stderr) == ("", f"numbaops: error: {text}\n")
+    assert result.returncode == (130 if name == "SIGINT" else 128 + getattr(signal, name))
 
 
 @pytest.mark.parametrize("missing", ["cyclopts", "rich"])

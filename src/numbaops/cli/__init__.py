@@ -7,6 +7,7 @@ too. :mod:`numbaops.cli.app` has the commands.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
 import os
@@ -69,19 +70,38 @@ class _Ended(BaseException):
 
 @contextlib.contextmanager
 def _signals_raised() -> Iterator[None]:
-    """What would end the process at once unwinds it, so that temporary files and worker processes go too; a second one does end it."""
+    """What would end the process at once unwinds it, so that temporary files and worker processes go too; a second one does end it.
+
+    An interrupt that meets Python where nothing can be raised, as in a function that LLVM calls, comes again a moment later.
+    """
 
     def end(number: int, frame: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
         raise _Ended(number)
 
-    here = threading.current_thread() is threading.main_thread()
-    ours = [number for number in SIGNALS if here and signal.getsignal(number) == signal.SIG_DFL]  # nohup has it ignored
+    def not_raised(lost: Any) -> None:
+        if not isinstance(lost.exc_value, (KeyboardInterrupt, _Ended)):
+            before(lost)
+            return
+        number = signal.SIGINT
+        if isinstance(lost.exc_value, _Ended):
+            number = lost.exc_value.args[0]
+            signal.signal(number, end)
+        here = threading.get_ident()  # the main thread, for others get no signals
+        kill: Any = functools.partial(signal.pthread_kill, here) if hasattr(signal, "pthread_kill") else signal.raise_signal  # on Windows
+        again = threading.Timer(0.02, kill, (number,))
+        again.daemon = True
+        again.start()
+
+    main = threading.current_thread() is threading.main_thread()
+    ours = [number for number in SIGNALS if main and signal.getsignal(number) == signal.SIG_DFL]  # nohup has it ignored
     for number in ours:
         signal.signal(number, end)
+    before, sys.unraisablehook = sys.unraisablehook, not_raised
     try:
         yield
     finally:
+        sys.unraisablehook = before
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
 
