@@ -219,10 +219,13 @@ class _Work:
             if first.node is None and moved.node is not None and not tree.takes(first.tensor):
                 return False
             passed_on = field_bytes(tree.identity(first, name)) if first.is_output and first.scope is not home else 0
-            saved -= moved.bytes + passed_on + tree.renaming(first, name) - first.bytes
+            before, after = first.bytes, moved.bytes + passed_on + tree.renaming(first, name)
+            saved -= after - before
         if saved <= 0:
             return False
         if moved is not None:
+            if after != before:
+                self._note(first, "shared", f"as {name!r}", before, after)
             home.take(first, moved, tree)
             self._forget(first)
         for one in others:

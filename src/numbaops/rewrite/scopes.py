@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, helper
 
 from numbaops.engine.load import canonical_domain, imports_of
 from numbaops.rewrite.evaluation import constant_codes
@@ -124,14 +124,21 @@ class Scope:
 
     def moved(self, one: Held, name: str, tree: Tree) -> Held:
         """What would have a tensor of this scope or of a body in it where all see it, by a name from :meth:`Tree.name_in`."""
-        if one.node is None and isinstance(self.graph, GraphProto) and not tree.old:
-            tensor = TensorProto()
-            tensor.CopyFrom(one.tensor)
-            tensor.name = name
-            return Held(self, name, tensor)
-        node = helper.make_node("Constant", [], [name], value=one.tensor)
-        one.describe(node)
-        return Held(self, name, node.attribute[0].t, node=node)
+        if tree.old or isinstance(self.graph, FunctionProto) or (one.node is not None and name in self.outputs):
+            node = helper.make_node("Constant", [], [name], value=one.tensor)
+            one.describe(node)
+            return Held(self, name, node.attribute[0].t, node=node)
+        tensor = TensorProto()
+        tensor.CopyFrom(one.tensor)
+        tensor.name = name
+        if one.node is not None:
+            text, metadata = one.documentation
+            del tensor.metadata_props[:]
+            tensor.metadata_props.extend(StringStringEntryProto(key=key, value=value) for key, value in metadata)
+            tensor.ClearField("doc_string")
+            if text:
+                tensor.doc_string = text
+        return Held(self, name, tensor)
 
     def take(self, one: Held, moved: Held, tree: Tree) -> None:
         """Have what :meth:`moved` gave in the place of a tensor."""
