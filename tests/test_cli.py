@@ -98,9 +98,10 @@ def test_help_lists_the_commands_and_loads_no_library_that_takes_time() -> None:
 LOST = """
 import ctypes, signal, sys, time
 import numbaops.cli, numbaops.cli.app
+signal.signal(signal.{0}, signal.default_int_handler if "{0}" == "SIGINT" else signal.SIG_DFL)  # where the tests run without them
 @ctypes.CFUNCTYPE(None)
 def called_by_c():
-    signal.raise_signal(signal.{})
+    signal.raise_signal(signal.{0})
     [number for number in range(1000)]
 def launch(arguments):
     called_by_c()
