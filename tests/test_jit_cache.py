@@ -377,6 +377,27 @@ def test_files_removed_meanwhile(full: Path) -> None:
     assert run(WORK, NUMBAOPS_CACHE_DIR=full) == COMPILED
 
 
+def test_an_interrupt_waits_for_the_kernel(tmp_path: Path) -> None:
+    """Else it would end the generators by which Numba reads its registries, and nothing could be compiled in the process any more."""
+    code = """
+        import signal
+        from numba.core.typing.context import BaseContext
+
+        def interrupted(context, refresh=BaseContext.refresh):
+            BaseContext.refresh = refresh
+            signal.raise_signal(signal.SIGINT)
+            refresh(context)
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        BaseContext.refresh = interrupted
+        try:
+            fill()
+        except KeyboardInterrupt:
+            print(json.dumps([counts(), len(filling.fill.signatures)]))
+    """
+    assert run(code, NUMBAOPS_CACHE_DIR=tmp_path) == [{"filling-fill": [0, 1]}, 1]
+
+
 # Several at once
 
 

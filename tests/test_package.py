@@ -117,7 +117,7 @@ RULES = {
     "dtypes": Rule("errors", others="numpy ml_dtypes"),
     "runtime": Rule(),
     "runtime.settings": Rule("errors"),
-    "runtime.jit": Rule("errors", "kernels", others="numba llvmlite"),
+    "runtime.jit": Rule("errors interrupts", "kernels", others="numba llvmlite"),
     "runtime.threads": Rule("errors runtime.settings"),
     "runtime.memory": Rule("errors runtime.settings", others="numpy"),
     "kernels": Rule("runtime kernels", others="numpy numba llvmlite"),

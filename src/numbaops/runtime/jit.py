@@ -31,6 +31,8 @@ from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 from numba.misc.appdirs import user_cache_dir
 
+from numbaops.interrupts import held
+
 log = logging.getLogger("numbaops")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -52,10 +54,23 @@ def kernel(*signatures: str, key: tuple[Any, ...] = ()) -> Callable[[_F], _F]:
         dispatcher = numba.njit(nogil=True)(function)
         if not config.DISABLE_JIT:
             dispatcher._cache = _KernelCache(function, key)
+            dispatcher.compile = _uninterrupted(dispatcher.compile)
         _REGISTRY.append((dispatcher, signatures))
         return dispatcher  # type: ignore[no-any-return]
 
     return decorate
+
+
+def _uninterrupted(work: Callable[..., Any]) -> Callable[..., Any]:
+    """``work``, for whose end Ctrl-C waits: Numba reads its registries by generators, and one that is interrupted is at its end for
+    the rest of the process, which could compile nothing more.
+    """
+
+    def work_on(*arguments: Any) -> Any:
+        with held():
+            return work(*arguments)
+
+    return work_on
 
 
 def cache_directory() -> Path:
