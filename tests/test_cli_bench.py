@@ -21,8 +21,9 @@ pytest.importorskip("cyclopts")
 from onnx import parser, save
 
 from command_line import TERMINAL_VARIABLES, Command, Result, one_line_error
-from numbaops.cli import app, bench, main
+from numbaops.cli import bench, main
 from numbaops.cli.cases import CASES, OURS, PEERS, Case, Ways
+from numbaops.cli.commands import models
 from numbaops.cli.plot import print_ratios
 from numbaops.cli.timing import Timing, in_turns
 
@@ -61,7 +62,7 @@ def test_names_are_short_and_differ() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
     assert max(len(case.name) for case in CASES) <= 22  # or the table does not fit 80 columns
     assert {name for case in CASES for name in case.peers} == set(PEERS)
-    assert get_args(app.Peer) == tuple(PEERS)
+    assert get_args(models.Peer) == tuple(PEERS)
 
 
 # ------------------------------------------------------------------------------------------------------------------ measuring

@@ -1,7 +1,7 @@
 """The ``numbaops`` command.
 
 This module loads nothing but the standard library, so that a missing ``cli`` extra and an early Ctrl-C end in one clear line
-too. :mod:`numbaops.cli.app` has the commands.
+too. :mod:`numbaops.cli.app` puts the commands of :mod:`numbaops.cli.commands` together.
 """
 
 from __future__ import annotations
