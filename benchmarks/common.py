@@ -22,6 +22,11 @@ import numpy.typing as npt
 
 Thunk = Callable[[], Any]
 
+PAUSE = 0.1
+"""Seconds before another's turn: the threads of OpenBLAS keep their CPUs for more than 50 ms after a product, in case another follows,
+and what runs then takes 1.5 times as long.
+"""
+
 SIZES = [8, 4096, 1048576, 16777216]
 """Elements; the last is 128 MiB of 64-bit ones."""
 
@@ -157,7 +162,7 @@ def _timer(thunk: Thunk, sample: float = 0.005) -> Callable[[], float]:
     return lambda: seconds(calls) / calls
 
 
-def in_turn(thunks: Sequence[Thunk], seconds: float, rounds: int = 5, sample: float = 0.0, pause: float = 0.05) -> list[list[float]]:
+def in_turn(thunks: Sequence[Thunk], seconds: float, rounds: int = 5, sample: float = 0.0, pause: float = PAUSE) -> list[list[float]]:
     """Times of several thunks, which take turns: in each round every one is called for its share of ``seconds``, at least once.
 
     Before each turn comes a pause, for the threads of the one before may still spin; the order is reversed in every other round.

@@ -28,7 +28,9 @@ def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(chains, "LARGE", 1)
     monkeypatch.setattr(chains, "_generates", lambda: False)
     monkeypatch.setattr(blocks, "BLOCK", size)
-    monkeypatch.setattr(threads, "thread_count", lambda: count)
+    monkeypatch.setattr(blocks, "LONE", size)
+    for module in (threads, chains):
+        monkeypatch.setattr(module, "thread_count", lambda: count)
     monkeypatch.setattr(threads, "MINIMUM_SHARE", 1)
 
 
@@ -37,7 +39,12 @@ def model(text: str, opset: int = 17) -> ModelProto:
 
 
 def check(text: str, feeds: dict[str, np.ndarray], opset: int = 17, **options: Any) -> list[int]:
-    """Run often enough for a variant; returns how many nodes each of its chains has."""
+    """Run often enough for a variant; returns how many nodes each of its chains of several has."""
+    return [length for length in check_all(text, feeds, opset, **options) if length > 1]
+
+
+def check_all(text: str, feeds: dict[str, np.ndarray], opset: int = 17, **options: Any) -> list[int]:
+    """The same with nodes that are split over threads alone."""
     evaluator = ReferenceEvaluator(model(text, opset), **options)
     wanted = evaluator.run(None, feeds, intermediate=True)
     for _ in range(RUNS):
@@ -52,8 +59,28 @@ def check(text: str, feeds: dict[str, np.ndarray], opset: int = 17, **options: A
     return [len(step.fast.function._program) for step in steps if isinstance(step.fast.function, Blocks)]
 
 
-def test_single_nodes_are_left_to_numpy() -> None:
-    assert check("g (float[a,b,c,d] x) => (y) { y = Neg(x) }", {"x": X}) == []
+NODES = ["Neg(x)", "Add(x, k)", "Greater(x, k)", "Sub(k, x)", "Mul(x, x)"]
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_a_node_alone_is_for_several_threads(node: str) -> None:
+    lengths = [] if threads.thread_count() == 1 else [1]
+    k = RANDOM.standard_normal((3, 1, 5)).astype(np.float32)
+    assert check_all(f"g (float[a,b,c,d] x, float[e,1,d] k) => (y) {{ y = {node} }}", {"x": X, "k": k}) == lengths
+
+
+def test_a_node_alone_that_is_no_function_of_numpy_is_left_as_it_is() -> None:
+    assert check_all("g (float[a,b,c,d] x) => (y) { y = Elu(x) }", {"x": X}) == []
+
+
+def test_a_node_alone_has_large_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK", 4)
+    monkeypatch.setattr(blocks, "LONE", 1 << 20)
+    taken: list[int] = []
+    run = Blocks._run
+    monkeypatch.setattr(Blocks, "_run", lambda self, values, out=None: taken.append(values[0].size) or run(self, values, out))
+    check_all("g (float[a,b,c,d] x) => (y) { y = Neg(x) }", {"x": X})
+    assert set(taken) <= {X.size}
 
 
 OPERANDS = [*itertools.product((1, 2), (1, 3), (1, 4), (1, 5)), (), (5,), (4, 1), (1,), (3, 1, 1), (1, 1, 5)]

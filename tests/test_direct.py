@@ -167,7 +167,12 @@ MATRICES = [
     ((5, 7), (4, 7, 16)),
     ((130, 40), (40, 33)),
     ((2, 5, 0), (2, 0, 3)),
+    ((1, 600), (600, 48)),
+    ((3, 1001), (1001, 7)),
+    ((2, 1, 70), (70, 4099)),
+    ((1, 300001), (300001, 1)),
 ]
+FEW = MATRICES[-4:]
 
 
 @pytest.mark.parametrize(("first", "second"), MATRICES, ids=str)
@@ -179,6 +184,43 @@ def test_products_of_matrices(first: tuple[int, ...], second: tuple[int, ...], m
         assert got is not None
         assert got.dtype == np.float32
         np.testing.assert_array_equal(got, a.astype(np.float64) @ b.astype(np.float64))
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "uint32", "uint64"])
+@pytest.mark.parametrize(("first", "second"), MATRICES, ids=str)
+def test_products_of_matrices_of_integers_keep_the_low_bits(
+    first: tuple[int, ...], second: tuple[int, ...], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_products, "MATRIX_FROM", 0)
+    monkeypatch.setattr(threads, "MINIMUM_SHARE", 1 << 10)
+    info, random = np.iinfo(kind), np.random.default_rng(5)
+    a, b = (random.integers(info.min, info.max, shape, kind, endpoint=True) for shape in (first, second))
+    for x, y in ((a, b), (a[..., ::-1].copy()[..., ::-1], b.swapaxes(-1, -2).copy().swapaxes(-1, -2))):
+        got = multiplied(x, y)
+        assert got is not None
+        assert got.dtype == kind
+        np.testing.assert_array_equal(got, np.matmul(a, b))
+
+
+@pytest.mark.parametrize(("first", "second"), FEW, ids=str)
+def test_products_of_few_rows_do_not_depend_on_threads(
+    first: tuple[int, ...], second: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither with columns that follow each other in memory nor with rows that do."""
+    monkeypatch.setattr(_products, "MATRIX_FROM", 0)
+    monkeypatch.setattr(_products, "UNIT", 1 << 10)
+    monkeypatch.setattr(threads, "MINIMUM_SHARE", 1)
+    random = np.random.default_rng(6)
+    a, b = (random.standard_normal(shape, np.float32) for shape in (first, second))
+    for y in (b, b.T.copy().T):
+        results = []
+        for count in (1, 2, 5):
+            monkeypatch.setattr(threads, "thread_count", lambda count=count: count)
+            results.append(multiplied(a, y))
+        for result in results:
+            np.testing.assert_array_equal(result, results[0])
+        limit = 1e-6 * np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
+        assert (np.abs(results[0] - a.astype(np.float64) @ b.astype(np.float64)) <= limit).all()
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ..common import Thunk, available_cpus, cpu_name, in_turn, page_faults, set_threads, square, summary
+from ..common import PAUSE, Thunk, available_cpus, cpu_name, in_turn, page_faults, set_threads, square, summary
 from ..peers import PEERS, Case, build
 from ..peers.graphs import GRAPHS
 
@@ -76,6 +76,7 @@ class Effort:
         conversion: elements of a conversion.
         model_seconds: for each side of a model.
         models: how many models, and single operators; None for all.
+        pause: seconds before each turn of those that use several threads.
     """
 
     seconds: float = 0.25
@@ -84,10 +85,12 @@ class Effort:
     conversion: int = 1 << 24
     model_seconds: float = 1.5
     models: int | None = None
+    pause: float = PAUSE
 
 
+LEAST_PAUSE = 0.001
 FULL = Effort()
-QUICK = Effort(seconds=0.01, rounds=3, sizes=2, conversion=1 << 16, model_seconds=0.05, models=2)
+QUICK = Effort(seconds=0.01, rounds=3, sizes=2, conversion=1 << 16, model_seconds=0.05, models=2, pause=LEAST_PAUSE)
 
 
 def _side_by_side(case: Case, implementations: tuple[str, ...], effort: Effort) -> Row:
@@ -99,7 +102,8 @@ def _side_by_side(case: Case, implementations: tuple[str, ...], effort: Effort) 
                 thunks[name] = build(case, name)
             except NotImplementedError as error:
                 missing[name] = str(error)[:100]
-    times = in_turn(list(thunks.values()), effort.seconds, effort.rounds, sample=effort.seconds / effort.rounds / 5, pause=0.001)
+    pause = effort.pause if case.threads > 1 else LEAST_PAUSE
+    times = in_turn(list(thunks.values()), effort.seconds, effort.rounds, sample=effort.seconds / effort.rounds / 5, pause=pause)
     return {"times": {name: summary(found) for name, found in zip(thunks, times, strict=True)}, "missing": missing}
 
 
@@ -162,7 +166,7 @@ def _nodes(effort: Effort, options: argparse.Namespace) -> Iterator[Row]:
     for position, case in enumerate(node_cases.realistic([])):
         if position == effort.models:
             break
-        node_cases.measure(case, effort.seconds / 2)
+        node_cases.measure(case, effort.seconds / 2, effort.pause)
         times = {names[side]: summary(found) for side, found in case.times.items()}
         yield {
             "what": case.operator,

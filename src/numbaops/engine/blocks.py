@@ -21,6 +21,9 @@ Kind = tuple[np.dtype[Any], tuple[int, ...]]
 BLOCK = 1 << 18
 """Bytes of a block: a few of them fit into the second cache, and NumPy takes longer for it than Python to ask for it."""
 
+LONE = 1 << 21
+"""The same of a chain of one node, between which and the next nothing lies: it is a share for a thread."""
+
 
 @dataclass(frozen=True)
 class Link:
@@ -85,7 +88,8 @@ class Blocks:
         rank = len(shape)
         given = [value.reshape((1,) * (rank - value.ndim) + value.shape) for value in given]
         target = out.reshape(shape)
-        most = BLOCK // max(value.itemsize for value in (*given, out))
+        block = BLOCK if len(self._program) > 1 else LONE
+        most = block // max(value.itemsize for value in (*given, out))
         axis = next(axis for axis in range(rank) if math.prod(shape[axis + 1 :]) <= most)
         rows = max(1, most // math.prod(shape[axis + 1 :]))
         chunks = -(-shape[axis] // rows)

@@ -14,6 +14,7 @@ from numbaops.engine.formulas import formula_of
 from numbaops.engine.generated import SMALLEST, Generated, dimensions_of
 from numbaops.engine.steps import Fast, Step, sole_takers
 from numbaops.ops._maps import of_halves
+from numbaops.runtime.threads import thread_count
 
 LARGE = 1 << 23
 """Bytes from which an array is run over in blocks: 0.4 of the time at 16 MiB, but 1.3 at 4 MiB, where it stays in the cache anyway."""
@@ -62,7 +63,7 @@ def chains(
                 break
             positions.append(after)
         taken.update(positions)
-        if len(positions) < _LEAST:
+        if len(positions) < _LEAST and not _splits(steps[position], kinds):
             continue
         step = _step([steps[each] for each in positions], [links[each] for each in positions], kinds)
         if step is not None:
@@ -74,6 +75,13 @@ def chains(
             fast = replace(steps[position].fast, function=function, ufunc=None, arrays=True)
             found[position] = replace(steps[position], fast=fast), []
     return found
+
+
+def _splits(step: Step, kinds: Mapping[str, Kind]) -> bool:
+    """Whether a step alone is worth several threads: it is NumPy's function, for its types too, and its result is large."""
+    dtype, shape = kinds[step.outputs[0]]
+    large = math.prod(shape) * dtype.itemsize >= LARGE and thread_count() > 1
+    return large and step.fast.ufunc is not None and _of_halves(step, kinds) is None
 
 
 def _of_halves(step: Step, kinds: Mapping[str, Kind]) -> Callable[..., Any] | None:
@@ -118,7 +126,8 @@ def _step(steps: Sequence[Step], links: Sequence[Link], kinds: Mapping[str, Kind
     given = [kinds[name] for name in inputs]
     blocks = Blocks(links, inputs, given, shape, dtype)
     run: Callable[..., Any] = blocks
-    dimensions = dimensions_of(shape, [each for _, each in given]) if all(link.formula for link in links) else None
+    generates = len(links) >= _LEAST and all(link.formula for link in links)
+    dimensions = dimensions_of(shape, [each for _, each in given]) if generates else None
     if dimensions is not None:
         run = Generated(links, inputs, given, shape, blocks, dimensions)
     elif math.prod(shape) * dtype.itemsize < LARGE:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         tanh,
     )
     from numbaops.kernels.integer_products import multiply_bytes
-    from numbaops.kernels.matrices import multiply, multiply_columns, multiply_rows, pack_panel, pack_rows
+    from numbaops.kernels.matrices import multiply, multiply_columns, multiply_integers, multiply_rows, pack_panel, pack_rows
     from numbaops.kernels.planes import convolve_planes, finish, scale_planes
     from numbaops.kernels.products import convolve, panel_channels
     from numbaops.kernels.quantization import (
@@ -122,7 +122,7 @@ _MODULES = {
         "tanh",
     ),
     "integer_products": ("multiply_bytes",),
-    "matrices": ("multiply", "multiply_columns", "multiply_rows", "pack_panel", "pack_rows"),
+    "matrices": ("multiply", "multiply_columns", "multiply_integers", "multiply_rows", "pack_panel", "pack_rows"),
     "planes": ("convolve_planes", "finish", "scale_planes"),
     "products": ("convolve", "panel_channels"),
     "quantization": (
@@ -229,6 +229,7 @@ __all__ = [
     "multiply",
     "multiply_bytes",
     "multiply_columns",
+    "multiply_integers",
     "multiply_rows",
     "narrow_float64",
     "normal_distribution",

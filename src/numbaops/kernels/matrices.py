@@ -15,13 +15,16 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from numbaops.kernels.products import FEW_BLOCKS, TERMS, tile
-from numbaops.kernels.vectors import COLUMNS, LANES, PITCH, ROWS, copy_line, data_of, dots_of_lanes, line_at
+from numbaops.kernels.vectors import COLUMNS, LANES, PITCH, ROWS, copy_line, data_of, line_at
 from numbaops.runtime.jit import kernel
 
 _FLOATS, _INTS, _TABLE = "float32[::1]", "int64[::1]", "int64[:, ::1]"
 
+WIDTH = 4096
+"""Sums of a row that are in the making at once: with what they take in, they stay in the first cache."""
 
-@kernel(f"void({_FLOATS}, {_FLOATS}, int64, int64, {_FLOATS}, int64, int64)")
+
+@kernel(f"void({_FLOATS}, {_FLOATS}, int64, int64, {_FLOATS}, int64, int64)", reordered=True)
 def multiply_rows(x: Any, matrix: Any, count: int, terms: int, out: Any, first: int, last: int) -> None:
     """Products of ``count`` rows of ``terms`` numbers with rows of a matrix, those from ``first`` to ``last``.
 
@@ -34,56 +37,116 @@ def multiply_rows(x: Any, matrix: Any, count: int, terms: int, out: Any, first: 
         first: the row of the matrix to begin with.
         last: the row to end before.
     """
-    sums = np.empty(LANES, np.float32)
     columns = out.size // count
-    vectors = terms // LANES
-    for column in range(first, last):
-        at = column * terms
+    whole = first + (last - first) // 4 * 4
+    for column in range(first, whole, 4):  # four at a time read a row of ``x`` once
+        one, two, three, four = (
+            matrix[column * terms : (column + 1) * terms],
+            matrix[(column + 1) * terms : (column + 2) * terms],
+            matrix[(column + 2) * terms : (column + 3) * terms],
+            matrix[(column + 3) * terms : (column + 4) * terms],
+        )
         for row in range(count):
-            for lane in range(LANES):
-                sums[lane] = np.float32(0)
-            dots_of_lanes(matrix, at, x, row * terms, LANES, vectors, sums)
-            width = LANES
-            while width > 1:  # one after the other would take a third of the time of a row of 2048 terms
-                width //= 2
-                for lane in range(width):
-                    sums[lane] += sums[lane + width]
-            total = sums[0]
-            for term in range(vectors * LANES, terms):
-                total += x[row * terms + term] * matrix[at + term]
+            given, target = x[row * terms : (row + 1) * terms], row * columns + column
+            a = b = c = d = np.float32(0)
+            for term in range(terms):
+                a += given[term] * one[term]
+                b += given[term] * two[term]
+                c += given[term] * three[term]
+                d += given[term] * four[term]
+            out[target], out[target + 1], out[target + 2], out[target + 3] = a, b, c, d
+    for column in range(whole, last):
+        line = matrix[column * terms : (column + 1) * terms]
+        for row in range(count):
+            given, total = x[row * terms : (row + 1) * terms], np.float32(0)
+            for term in range(terms):
+                total += given[term] * line[term]
             out[row * columns + column] = total
 
 
-@kernel(f"void({_FLOATS}, {_FLOATS}, int64, int64, {_FLOATS}, int64, int64)")
-def multiply_columns(x: Any, matrix: Any, count: int, terms: int, out: Any, first: int, last: int) -> None:
-    """Products of ``count`` rows of ``terms`` numbers with columns of a matrix, those from ``first`` to ``last``.
+@kernel(f"void({_FLOATS}, {_FLOATS}, int64, int64, int64, {_FLOATS}, int64, int64, int64)")
+def multiply_columns(x: Any, matrix: Any, count: int, terms: int, columns: int, out: Any, each: int, first: int, last: int) -> None:
+    """Products of ``count`` rows of ``terms`` numbers with the columns of a matrix; a unit is ``each`` of the terms.
 
     Args:
         x: ``[count, terms]``, flat.
-        matrix: ``[terms, columns]``, flat.
+        matrix: ``[terms, columns]``, flat: it is read from end to end, whole rows at a time.
         count: rows of ``x``.
         terms: numbers of a row.
-        out: ``[count, columns]``, flat.
-        first: the column of the matrix to begin with.
-        last: the column to end before.
+        columns: columns of the matrix.
+        out: ``[units, count, columns]``, flat: the products are the sums over the units.
+        each: terms of a unit.
+        first: the unit to begin with.
+        last: the unit to end before.
     """
-    columns = out.size // count
-    for row in range(count):
-        for column in range(row * columns + first, row * columns + last):
-            out[column] = np.float32(0)
-    whole = terms - terms % 4
-    for term in range(0, whole, 4):  # four terms for each time that a sum is read and written
-        for row in range(count):
-            a, b, c, d = x[row * terms + term], x[row * terms + term + 1], x[row * terms + term + 2], x[row * terms + term + 3]
-            at, target = term * columns, row * columns
-            for column in range(first, last):
-                one = a * matrix[at + column] + b * matrix[at + columns + column]
-                two = c * matrix[at + 2 * columns + column] + d * matrix[at + 3 * columns + column]
-                out[target + column] += one + two
-    for term in range(whole, terms):
-        for row in range(count):
-            for column in range(first, last):
-                out[row * columns + column] += x[row * terms + term] * matrix[term * columns + column]
+    for unit in range(first, last):
+        begin = unit * each
+        end = min(terms, begin + each)
+        whole = begin + (end - begin) // 4 * 4
+        for start in range(0, columns, WIDTH):
+            length = min(WIDTH, columns - start)
+            for row in range(count):
+                target = (unit * count + row) * columns + start
+                out[target : target + length] = np.float32(0)
+            # Slices, for of elements at sums of indices the compiler makes no vectors: that would take 8 times as long.
+            for term in range(begin, whole, 4):  # four terms for each time that a sum is read and written
+                at = term * columns + start
+                one, two = matrix[at : at + length], matrix[at + columns : at + columns + length]
+                three, four = matrix[at + 2 * columns : at + 2 * columns + length], matrix[at + 3 * columns : at + 3 * columns + length]
+                for row in range(count):
+                    target, place = (unit * count + row) * columns + start, row * terms + term
+                    sums = out[target : target + length]
+                    a, b, c, d = x[place], x[place + 1], x[place + 2], x[place + 3]
+                    for column in range(length):
+                        sums[column] += (a * one[column] + b * two[column]) + (c * three[column] + d * four[column])
+            for term in range(whole, end):
+                line = matrix[term * columns + start : term * columns + start + length]
+                for row in range(count):
+                    target, factor = (unit * count + row) * columns + start, x[row * terms + term]
+                    sums = out[target : target + length]
+                    for column in range(length):
+                        sums[column] += factor * line[column]
+
+
+@kernel(*(f"void({kind}[::1], {kind}[::1], int64, int64, int64, {kind}[::1], int64, int64)" for kind in ("int32", "int64")))
+def multiply_integers(a: Any, b: Any, count: int, terms: int, columns: int, out: Any, first: int, last: int) -> None:
+    """Products of stacks of matrices of integers, modulo 2 to the power of their bits.
+
+    Args:
+        a: ``[stack, count, terms]``, flat.
+        b: ``[stack, terms, columns]``, flat.
+        count: rows of a result.
+        terms: numbers of a sum.
+        columns: columns of a result.
+        out: ``[stack, count, columns]``, flat.
+        first: the row to begin with, of all in the stack.
+        last: the row to end before.
+    """
+    out[first * columns : last * columns] = 0
+    for begin in range(first - first % count, last, count):
+        matrix, rows = begin // count * terms * columns, range(max(first, begin), min(last, begin + count))
+        for start in range(0, columns, WIDTH // 4):
+            length = min(WIDTH // 4, columns - start)
+            for some in range(0, terms, TERMS // 8):  # these lines stay in the second cache for all rows
+                end = min(terms, some + TERMS // 8)
+                for row in rows:
+                    sums = out[row * columns + start : row * columns + start + length]
+                    for term in range(some, end - 3, 4):
+                        at, place = matrix + term * columns + start, row * terms + term
+                        one, two = b[at : at + length], b[at + columns : at + columns + length]
+                        three, four = b[at + 2 * columns : at + 2 * columns + length], b[at + 3 * columns : at + 3 * columns + length]
+                        for column in range(length):
+                            sums[column] += (
+                                a[place] * one[column]
+                                + a[place + 1] * two[column]
+                                + a[place + 2] * three[column]
+                                + a[place + 3] * four[column]
+                            )
+                    for term in range(end - (end - some) % 4, end):
+                        at = matrix + term * columns + start
+                        line, factor = b[at : at + length], a[row * terms + term]
+                        for column in range(length):
+                            sums[column] += factor * line[column]
 
 
 def _make_turn(rows: int) -> Any:

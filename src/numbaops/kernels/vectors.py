@@ -149,18 +149,17 @@ def _make_tile(rows: int, vectors: int, pitch: int | None) -> Any:
     return tile
 
 
-def _make_dots(lanes: int, spread: bool) -> Any:
+def _make_dots(lanes: int) -> Any:
     """The code of sums of products of ``lanes`` numbers at a time, in ``UNROLLED`` sums: one after the other would wait for each other.
 
     Args:
-        lanes: numbers of a vector.
-        spread: whether the second factor is one number for all lanes.
+        lanes: numbers of a vector; the second factor is one number for all of them.
     """
     vector = ir.VectorType(ir.FloatType(), lanes)
 
     @intrinsic  # type: ignore[untyped-decorator]
     def dots(typing_context: Any, first: Any, first_at: Any, second: Any, second_at: Any, apart: Any, count: Any, out: Any) -> Any:
-        """Add to ``out[:lanes]`` the products of vectors, of which there are ``count`` in ``first``; those of ``second`` are ``apart``."""
+        """Add to ``out[:lanes]`` the products of ``count`` vectors of ``first`` and as many numbers of ``second``, which are ``apart``."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             a, a_at, b, b_at, between, number, y = arguments
@@ -175,8 +174,7 @@ def _make_dots(lanes: int, spread: bool) -> Any:
 
             def add(total: Any, index: Any) -> None:
                 left = builder.load(at(a, builder.mul(index, _INT(lanes))), align=4)
-                place = builder.mul(index, between)
-                right = _splat(builder, builder.load(builder.gep(b, [place])), lanes) if spread else builder.load(at(b, place), align=4)
+                right = _splat(builder, builder.load(builder.gep(b, [builder.mul(index, between)])), lanes)
                 builder.store(builder.call(multiply_add, [left, right, builder.load(total)]), total)
 
             builder.store(builder.load(at(y, _INT(0)), align=4), sums[0])
@@ -261,7 +259,7 @@ def clear_line(typing_context: Any, out: Any, out_at: Any) -> Any:
 copy_line, copy_part = _copies(1)
 copy_even, copy_even_part = _copies(2)
 tile_1, tile_2, tile_3 = (_make_tile(ROWS, vectors, PITCH) for vectors in (1, 2, 3))
-dots_of_lanes, dots_of_rows = _make_dots(LANES, False), _make_dots(ROWS, True)
+dots_of_rows = _make_dots(ROWS)
 unpacked = _make_tile(ROWS, VECTORS, None)
 row_1, row_2, row_3, row_4 = (_make_tile(1, vectors, None) for vectors in (1, 2, 3, 4))
 channels_one, channels_few, channels_rows = (_make_tile(rows, VECTORS, COLUMNS) for rows in (1, min(ROWS, 4), ROWS))

@@ -13,6 +13,7 @@ from numbaops.runtime import memory
 from numbaops.runtime.threads import split, thread_count
 
 _FLOAT32 = np.dtype(np.float32)
+_KINDS = tuple(map(np.dtype, (np.float32, np.int32, np.int64, np.uint32, np.uint64)))
 
 SHARES = 8
 """Shares of work for each thread: a unit takes up to 0.1 ms, and the last panel of a plane less."""
@@ -23,6 +24,11 @@ MATRIX_FROM = 1 << 18
 LEAST_ROWS = 4
 """Rows of the first matrix from which the kernel serves: with fewer, most of a tile would be for nothing."""
 
+UNIT = 1 << 18
+"""Elements of a matrix that a unit takes in, of a product of few rows: adding up what units give takes little of its time."""
+
+READ = 2
+"""Bytes that each byte of a matrix counts, of which products of few rows read two in the time of one that is copied."""
 
 ROWS_EACH = 256
 """Rows of a unit of work: the first matrix's 512 KB stay in the second cache, and gathering a panel takes 2 % of the sums' time."""
@@ -52,11 +58,12 @@ def flat_memory(x: Array) -> tuple[Array, tuple[int, ...]]:
 
 
 def multiplied(a: Array, b: Array) -> Array | None:
-    """The product of stacks of matrices of float32, ``[..., M, K]`` and ``[..., K, N]``; None where BLAS serves.
+    """The product of stacks of matrices, ``[..., M, K]`` and ``[..., K, N]``, of float32 or integers; None where NumPy's serves.
 
-    A BLAS of several threads would take their cores from other kernels: it lets them wait in a loop for what comes next.
+    A BLAS of several threads would take their cores from other kernels: it lets them wait in a loop for what comes next. And for
+    integers there is none.
     """
-    if a.dtype != np.float32 or b.dtype != np.float32 or a.ndim < 2 or b.ndim < 2 or b.shape[-2] != a.shape[-1]:
+    if a.dtype != b.dtype or a.dtype not in _KINDS or a.ndim < 2 or b.ndim < 2 or b.shape[-2] != a.shape[-1]:
         return None
     stack = a.shape[:-2]
     if stack != b.shape[:-2]:
@@ -68,6 +75,8 @@ def multiplied(a: Array, b: Array) -> Array | None:
     if math.prod(stack) * count * terms * width < MATRIX_FROM:
         return None
     one = math.prod(b.shape[:-2]) == 1
+    if a.dtype != _FLOAT32:
+        return _integers(a, b, stack, one)
     if (math.prod(stack) * count if one else count) < LEAST_ROWS:
         return _few_rows(a, b)
     from numbaops.kernels import products
@@ -143,12 +152,39 @@ def _few_rows(a: Array, b: Array) -> Array | None:
     count, terms = math.prod(a.shape[:-1]), a.shape[-1]
     if b.ndim > 2 or count >= LEAST_ROWS or not products.AVAILABLE:
         return None
-    result = np.empty((*a.shape[:-1], b.shape[1]), np.float32)
-    by_rows = b.flags.f_contiguous and not b.flags.c_contiguous
-    matrix = (b.T if by_rows else np.ascontiguousarray(b)).reshape(-1)
-    fixed: Any = (np.ascontiguousarray(a).reshape(-1), matrix, count, terms, result.reshape(-1))
-    kernel: Any = matrices.multiply_rows if by_rows else matrices.multiply_columns
-    split(lambda first, last: kernel(*fixed, first, last), b.shape[1], 4 * terms, products.LANES)
+    rows, columns = np.ascontiguousarray(a).reshape(-1), b.shape[1]
+    if b.flags.f_contiguous and not b.flags.c_contiguous:
+        result = np.empty((count, columns), np.float32)
+        fixed: Any = (rows, b.T.reshape(-1), count, terms, result.reshape(-1))
+        kernel: Any = matrices.multiply_rows
+        split(lambda first, last: kernel(*fixed, first, last), columns, READ * 4 * terms, products.LANES)
+    else:
+        each = max(32, UNIT // columns // 4 * 4)
+        parts = np.empty((-(-terms // each), count, columns), np.float32)
+        fixed = (rows, np.ascontiguousarray(b).reshape(-1), count, terms, columns, parts.reshape(-1), each)
+        kernel = matrices.multiply_columns
+        split(lambda first, last: kernel(*fixed, first, last), len(parts), READ * 4 * each * columns, shares=SHARES)
+        result = parts[0] if len(parts) == 1 else parts.sum(axis=0)
+    return result.reshape(*a.shape[:-1], columns)
+
+
+def _integers(a: Array, b: Array, stack: tuple[int, ...], one: bool) -> Array | None:
+    """The product of stacks of matrices of integers of 32 or 64 bits; signed or not, it has the same bits."""
+    from numbaops.kernels import matrices, products
+
+    if not products.AVAILABLE:
+        return None
+    (count, terms), width = a.shape[-2:], b.shape[-1]
+    result = np.empty((*stack, count, width), a.dtype)
+    if not one:
+        b = np.broadcast_to(b, (*stack, terms, width))
+    first, second, out = (
+        np.ascontiguousarray(x).reshape(-1).view(f"i{a.itemsize}") for x in (np.broadcast_to(a, (*stack, count, terms)), b, result)
+    )
+    fixed: Any = (first, second, math.prod(stack) * count if one else count, terms, width, out)
+    kernel: Any = matrices.multiply_integers
+    work = terms * width * a.itemsize // 4
+    split(lambda start, stop: kernel(*fixed, start, stop), math.prod(stack) * count, work, shares=SHARES)
     return result
 
 

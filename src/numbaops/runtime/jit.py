@@ -39,19 +39,21 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _REGISTRY: list[tuple[Any, tuple[str, ...]]] = []
 
 
-def kernel(*signatures: str, key: tuple[Any, ...] = ()) -> Callable[[_F], _F]:
+def kernel(*signatures: str, key: tuple[Any, ...] = (), reordered: bool = False) -> Callable[[_F], _F]:
     """Decorate a kernel: compiled for each argument types on first use, cached on disk, run without the GIL.
 
     Args:
         signatures: the signatures that :func:`warm_up` compiles ahead.
         key: for a closure, the values of its factory's parameters; they must determine the code.
+        reordered: whether sums may be made in another order and with fused multiplications, so that the compiler makes them vectors.
     """
+    flags = {"reassoc", "contract"} if reordered else set()
 
     def decorate(function: _F) -> _F:
         # Numba names machine code by this name, a count of what the process has compiled, and the signature. Of two closures of one
         # factory, one compiled here and one from the cache of another process, a caller could otherwise get the wrong one.
         function.__qualname__ += "".join(f"-{part}" for part in key)
-        dispatcher = numba.njit(nogil=True)(function)
+        dispatcher = numba.njit(nogil=True, fastmath=flags)(function)
         if not config.DISABLE_JIT:
             dispatcher._cache = _KernelCache(function, key)
             dispatcher.compile = _uninterrupted(dispatcher.compile)
