@@ -98,7 +98,7 @@ FEW = """
 from numbaops import kernels
 kernels.import_all()
 modules = [dispatcher.__module__ for dispatcher, _ in jit._REGISTRY]
-few = ("bits", "diagonal", "filling", "functions", "planes")
+few = ("bits", "diagonal", "filling", "functions", "planes", "waiting")
 jit._REGISTRY[:] = [row for row in jit._REGISTRY if row[0].__module__.rpartition(".")[2] in few]
 """
 

@@ -118,7 +118,7 @@ RULES = {
     "runtime": Rule(),
     "runtime.settings": Rule("errors"),
     "runtime.jit": Rule("errors interrupts", "kernels", others="numba llvmlite"),
-    "runtime.threads": Rule("errors runtime.settings"),
+    "runtime.threads": Rule("errors runtime.settings", "kernels", others="numpy"),
     "runtime.memory": Rule("errors runtime.settings", others="numpy"),
     "kernels": Rule("runtime kernels", others="numpy numba llvmlite"),
     "convert": Rule("errors dtypes runtime", "kernels tensors", others="numpy ml_dtypes"),

@@ -11,12 +11,14 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import numbaops
 from numbaops.errors import InvalidValueError
+from numbaops.kernels import waiting
 from numbaops.runtime import threads
 from numbaops.runtime.threads import split, thread_count
 from processes import run_python
@@ -28,9 +30,15 @@ HELPERS = 3  # threads that the tests use beside the caller
 POOL = threads._Pool()
 
 
-@pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[threads._Pool]:
-    """The pool of this file, for work on four threads, whatever the machine has; it must come out of each test as it went in."""
+@pytest.fixture(params=[False, True], ids=["asleep", "awake"])
+def pool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[threads._Pool]:
+    """The pool of this file, for work on four threads, whatever the machine has; it must come out of each test as it went in.
+
+    Its threads sleep when there is nothing to do, or stay awake for a while before.
+    """
+    if request.param:
+        waiting.wait_until(np.ones(1, np.int64), 1, 1, 0)
+    monkeypatch.setattr(threads, "_wait", waiting.wait_until if request.param else lambda *arguments: False)
     monkeypatch.setattr(threads, "_pool", POOL)
     monkeypatch.setattr(threads, "thread_count", lambda: HELPERS + 1)
     yield POOL
@@ -116,20 +124,31 @@ def test_bad_thread_count(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
     multiple=st.sampled_from([1, 2, 3, 8, 64, 1000]),
     smallest=st.sampled_from([1, 7, 64, 4096, 1 << 21]),
     count=st.integers(1, 9),
+    awake=st.sampled_from([frozenset(), frozenset({1})]),
 )
-def test_ranges_cover_everything_once(size: int, bytes_each: int, multiple: int, smallest: int, count: int) -> None:
+def test_ranges_cover_everything_once(size: int, bytes_each: int, multiple: int, smallest: int, count: int, awake: frozenset[int]) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(threads, "MINIMUM_SHARE", smallest)
         monkeypatch.setattr(threads, "thread_count", lambda: count)
         monkeypatch.setattr(threads._pool, "offer", lambda job, helpers: None)  # the caller does it all
+        monkeypatch.setattr(threads._pool, "awake", awake)
         ranges = ranges_of(size, bytes_each, multiple)
     assert ranges[0][0] == 0 and ranges[-1][1] == size
     assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(ranges))
     assert all(start < stop for start, stop in ranges) or ranges == [(0, 0)]
     assert all(start % multiple == 0 for start, _ in ranges)
     assert len(ranges) <= 4 * count
-    if size * bytes_each < 2 * smallest or count == 1:
+    if size * bytes_each < 2 * (min(smallest, threads.AWAKE_SHARE) if awake else smallest) or count == 1:
         assert len(ranges) == 1
+    assert all(stop - start <= ranges[0][1] for start, stop in ranges)
+
+
+@pytest.mark.parametrize(("awake", "late"), [(False, threads.MINIMUM_SHARE // 2), (True, threads.AWAKE_SHARE)], ids=["asleep", "awake"])
+def test_the_first_share_is_larger_by_what_others_come_later(new_pool: threads._Pool, awake: bool, late: int) -> None:
+    new_pool.awake.update({1} if awake else ())
+    (_, first), (start, stop), *rest = ranges_of(LARGE)
+    assert first - (stop - start) == late
+    assert len(rest) == 4 * (HELPERS + 1) - 2
 
 
 @pytest.mark.usefixtures("pool")
@@ -155,6 +174,88 @@ def test_small_work_stays_on_the_caller(new_pool: threads._Pool) -> None:
     caller = threading.current_thread()
     split(work, 2 * threads.MINIMUM_SHARE - 1)
     assert new_pool.size == 0
+
+
+def test_work_that_is_not_worth_waking_anybody_goes_to_those_awake(new_pool: threads._Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 2 * threads.AWAKE_SHARE
+    assert ranges_of(size) == [(0, size)]
+    new_pool.awake.add(1)
+    assert len(ranges_of(size)) == 2
+    assert ranges_of(size - 1) == [(0, size - 1)]
+    assert len(ranges_of(LARGE)) == 4 * (HELPERS + 1)
+
+
+def test_helpers_are_awake_for_a_while(new_pool: threads._Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking, go_on = threading.Event(), threading.Event()
+
+    def wait(number: np.ndarray, least: int, rounds: int, later: int) -> bool:
+        if number is new_pool.offers:
+            looking.set()
+            go_on.wait(10)
+        return bool(number[0] >= least)
+
+    monkeypatch.setattr(threads, "_wait", wait)
+    monkeypatch.setattr(threads, "thread_count", lambda: 2)
+    split(lambda start, stop: None, LARGE)
+    assert looking.wait(10)
+    for _ in range(1000):
+        if len(new_pool.awake) == 1:
+            break
+        time.sleep(0.01)
+    assert len(new_pool.awake) == 1
+    before = int(new_pool.offers[0])
+    assert len(ranges_of(2 * threads.AWAKE_SHARE)) == 2
+    assert int(new_pool.offers[0]) == before + 1
+    monkeypatch.setattr(threads, "_wait", lambda *arguments: False)
+    go_on.set()
+    for _ in range(1000):
+        if not new_pool.awake and new_pool.jobs.empty():
+            break
+        time.sleep(0.01)
+    assert not new_pool.awake
+
+
+def test_a_wait() -> None:
+    number = np.zeros(1, np.int64)
+    assert waiting.wait_until(number, 0, 1, 0)
+    assert waiting.wait_until(number, -1, 1, 5)
+    assert not waiting.wait_until(number, 1, 10, 5)
+
+
+@pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="without the JIT nobody stays awake")
+def test_a_wait_ends_when_another_thread_writes() -> None:
+    number, begun = np.zeros(1, np.int64), threading.Event()
+    answers: list[bool] = []
+    waiting.wait_until(number, 0, 1, 0)
+
+    def wait() -> None:
+        begun.set()
+        answers.append(waiting.wait_until(number, 3, 1 << 40, 10))
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    begun.wait(10)
+    time.sleep(0.05)
+    number[0] = 2
+    time.sleep(0.05)
+    assert not answers
+    number[0] = 3
+    thread.join(10)
+    assert answers == [True]
+
+
+@pytest.mark.parametrize("loaded", [False, True], ids=["without Numba", "with Numba"])
+def test_waits_are_for_programs_that_have_loaded_numba(loaded: bool) -> None:
+    code = f"""
+        import sys
+        from numbaops.runtime import threads
+        if {loaded}:
+            import numbaops.kernels.filling
+        threads.thread_count = lambda: 3
+        threads.split(lambda start, stop: None, 1 << 30)
+        print("numba" in sys.modules, threads._wait is not None)
+    """
+    assert run_python(code) == f"{loaded} {loaded}"
 
 
 def test_one_thread_works_alone(new_pool: threads._Pool, monkeypatch: pytest.MonkeyPatch) -> None:

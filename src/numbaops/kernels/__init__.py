@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     )
     from numbaops.kernels.sampling import align_regions, sample_grid
     from numbaops.kernels.softmax import copy_and_find_largest, log_softmax_row, softmax_row
+    from numbaops.kernels.waiting import wait_until
     from numbaops.kernels.window_geometry import Extent, window_layout
     from numbaops.kernels.windows import make_fold_windows, make_place_largest, make_reduce_runs
 
@@ -150,6 +151,7 @@ _MODULES = {
     "resampling": ("make_blend", "make_pick"),
     "sampling": ("align_regions", "sample_grid"),
     "rotation": ("rotate",),
+    "waiting": ("wait_until",),
     "window_geometry": ("Extent", "window_layout"),
     "windows": ("make_fold_windows", "make_place_largest", "make_reduce_runs"),
 }
@@ -251,6 +253,7 @@ __all__ = [
     "stream",
     "stream_pairs",
     "tanh",
+    "wait_until",
     "widen_bfloat16",
     "widen_float16",
     "window_layout",

@@ -16,7 +16,7 @@ from numbaops.casting.steps import BFLOAT16, FLOAT, FLOAT16, Step, step_of
 from numbaops.ops._precision import HALVES, narrowed, widened
 from numbaops.ops.base import Array
 from numbaops.runtime import memory
-from numbaops.runtime.threads import MINIMUM_SHARE, split
+from numbaops.runtime.threads import AWAKE_SHARE, split
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -32,7 +32,7 @@ BLOCK = 1 << 16
 _BYTES = 16
 """Bytes that could be copied, to and fro, while a kernel, or one conversion, computes an element."""
 
-_ALONE = 2 * MINIMUM_SHARE // _BYTES
+_ALONE = 2 * AWAKE_SHARE // _BYTES
 """Elements from which a kernel may be split over threads."""
 
 Parameters = Callable[..., tuple[float, float] | None]

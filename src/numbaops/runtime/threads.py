@@ -2,6 +2,10 @@
 
 Measured on 2 cores: handing a share to this pool costs 14 us, to ``ThreadPoolExecutor`` 45-72 us. Numba's own threading
 layers abort when two threads call a parallel kernel at once, so kernels are plain and the split happens here.
+
+To wake up takes a thread 25 us, on virtual machines up to 40. Who waits for helpers therefore stays awake for a while, and so does a
+helper after its work: of operators that follow each other it then takes its share at once, also of those that are not worth waking it.
+Both wait in a kernel, without the GIL, once Numba is loaded; before that they sleep.
 """
 
 from __future__ import annotations
@@ -9,13 +13,26 @@ from __future__ import annotations
 import collections
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from numbaops.runtime.settings import thread_setting
 
 MINIMUM_SHARE = 1 << 22
 """Bytes below which a share costs more to hand over than it saves: 14 us, and 40 where the other core is busy."""
+
+AWAKE_SHARE = 1 << 19
+"""The same where a helper is awake: it begins 6 us later."""
+
+ROUNDS = 8000
+"""Rounds of :func:`~numbaops.kernels.waiting.wait_until` that threads stay awake: 200 to 400 us."""
+
+LATER = 200
+"""Rounds between the news of work and asking for the GIL: by then the caller has given it away for its own share, and nobody sleeps."""
 
 
 def thread_count() -> int:
@@ -35,13 +52,14 @@ class _Job:
     too, could find held by its own thread: only operations of deques and queues that cannot be interrupted.
     """
 
-    __slots__ = ("error", "joined", "left", "shares", "wake", "work")
+    __slots__ = ("done", "error", "joined", "left", "shares", "wake", "work")
 
     def __init__(self, work: Callable[[int, int], object], shares: list[tuple[int, int]]) -> None:
         self.work = work
         self.shares = collections.deque(shares)
         self.joined: collections.deque[None] = collections.deque()  # one item for each helper that came,
         self.left: collections.deque[None] = collections.deque()  # and for each that went
+        self.done = np.zeros(1, np.int64)  # how many went
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.error: BaseException | None = None
 
@@ -63,6 +81,7 @@ class _Job:
             self.shares.clear()
         finally:
             self.left.append(None)
+            self.done[0] = len(self.left)
             self.wake.put(None)
 
     def wait(self) -> None:
@@ -70,7 +89,8 @@ class _Job:
         self.shares.clear()
         # Read in this order, equal numbers say that all who had come by now have gone, also those who came too late for a share.
         while len(self.left) < len(self.joined):
-            self.wake.get()
+            if not _stay_awake(self.done, len(self.joined), LATER):
+                self.wake.get()
 
 
 class _Pool:
@@ -83,12 +103,16 @@ class _Pool:
         self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self.growing = threading.Lock()
         self.size = 0
+        self.offers = np.zeros(1, np.int64)  # how many there were; two at once may count as one, which a helper notices later
+        self.awake: set[int] = set()  # identifiers of the threads that would take a share at once
 
     def offer(self, job: _Job, helpers: int) -> None:
+        if _wait is None:
+            _find_wait()
         if self.size < helpers and self.growing.acquire(blocking=False):  # else somebody sees to it, this thread perhaps
             try:
                 while self.size < helpers:
-                    threading.Thread(target=self._serve, args=(self.jobs,), name=f"numbaops-{self.size}", daemon=True).start()
+                    threading.Thread(target=self._serve, args=(self.jobs, self.offers), name=f"numbaops-{self.size}", daemon=True).start()
                     self.size += 1
             except RuntimeError:  # no more threads to be had, or the interpreter is ending: the caller does it all
                 pass
@@ -96,11 +120,39 @@ class _Pool:
                 self.growing.release()
         for _ in range(min(helpers, self.size)):
             self.jobs.put(job)
+        self.offers[0] += 1
 
-    @staticmethod
-    def _serve(jobs: queue.SimpleQueue[_Job]) -> None:
+    def _serve(self, jobs: queue.SimpleQueue[_Job], offers: Any) -> None:
+        me = threading.get_ident()
         while True:
+            seen = int(offers[0])
+            if jobs.empty():
+                self.awake.add(me)
+                _stay_awake(offers, seen + 1, LATER)
+                self.awake.discard(me)
             jobs.get().help()
+
+
+_wait: Callable[[Any, int, int, int], bool] | None = None
+"""The kernel of short waits, once Numba is loaded: for this alone that would take 0.4 s."""
+
+
+def _stay_awake(number: Any, least: int, later: int = 0) -> bool:
+    """Wait for a short time until a number is at least ``least``; whether it came."""
+    return _wait is not None and _wait(number, least, ROUNDS, later)
+
+
+def _find_wait() -> None:
+    global _wait
+    if "numbaops.runtime.jit" in sys.modules:
+        try:
+            from numbaops.kernels import waiting
+        except ImportError:  # this is a signal handler or finalizer, and its thread is just importing that
+            return
+        found = getattr(waiting, "wait_until", None)  # or just this
+        if found is not None:
+            found(np.ones(1, np.int64), 1, 1, 0)  # compiled here, not by a helper
+            _wait = found
 
 
 _pool = _Pool()
@@ -118,16 +170,27 @@ def split(work: Callable[[int, int], object], size: int, bytes_each: int = 1, mu
         multiple: ranges start at multiples of this, e.g. the items of a cache line.
         shares: shares for each thread, at most; they even out a thread that the system took away from us, and work that is not even.
     """
-    threads = thread_count() if size * bytes_each >= 2 * MINIMUM_SHARE else 1
+    total = size * bytes_each
+    least, late = (min(AWAKE_SHARE, MINIMUM_SHARE), AWAKE_SHARE) if _pool.awake else (MINIMUM_SHARE, MINIMUM_SHARE // 2)
+    threads = thread_count() if total >= 2 * least else 1
     if threads == 1:
         work(0, size)
         return
-    count = min(shares * threads, size * bytes_each // MINIMUM_SHARE)
-    step = -(-size // (count * multiple)) * multiple
-    job = _Job(work, [(start, min(start + step, size)) for start in range(0, size, step)])
+    count = min(shares * threads, max(2, total // MINIMUM_SHARE))
+    if threads < count < 2 * threads:  # with one share more than threads, all but one would wait for it
+        count = threads
+    head = (
+        -(-size * min(late, least) // (total * multiple)) * multiple
+    )  # the first share, the caller's, is larger by what the others come later
+    step = -(-(size - head) // (count * multiple)) * multiple if head < size else 1
+    starts = [0, *range(head + step, size, step)]
+    if len(starts) == 1:
+        work(0, size)
+        return
+    job = _Job(work, list(zip(starts, [*starts[1:], size], strict=True)))
     failure: BaseException | None = None
     try:
-        _pool.offer(job, threads - 1)
+        _pool.offer(job, min(threads, len(starts)) - 1)
         job.run()
     except BaseException as error:
         failure = error
