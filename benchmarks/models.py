@@ -109,8 +109,15 @@ def fetch(folder: Path) -> None:
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """Models of these paths, which may be files or folders."""
-    return [file for path in paths for file in (sorted(path.glob("*.onnx")) if path.is_dir() else [path])]
+    """Models of these paths, which may be files or folders.
+
+    Raises:
+        SystemExit: a folder has none.
+    """
+    files = [(path, sorted(path.glob("*.onnx")) if path.is_dir() else [path]) for path in paths]
+    if empty := [str(path) for path, found in files if not found]:
+        raise SystemExit(f"no *.onnx in {', '.join(empty)}")
+    return [file for _, found in files for file in found]
 
 
 def draw_weights(model: onnx.ModelProto) -> None:

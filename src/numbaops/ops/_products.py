@@ -24,7 +24,7 @@ MATRIX_FROM = 1 << 18
 LEAST_ROWS = 4
 """Rows of the first matrix from which the kernel serves: with fewer, most of a tile would be for nothing."""
 
-UNIT = 1 << 18
+UNIT = 1 << 17
 """Elements of a matrix that a unit takes in, of a product of few rows: adding up what units give takes little of its time."""
 
 READ = 2
