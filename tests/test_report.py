@@ -67,6 +67,17 @@ def test_amounts_have_three_digits(seconds: float, shown: str) -> None:
 
 
 @pytest.mark.slow
+def test_of_several_passes_the_one_counts_in_which_the_fastest_rival_took_least() -> None:
+    def row(what: str, ours: float, rival: float, other: float) -> Any:
+        times = {"numbaops": {"least": ours}, "onnxruntime": {"least": rival}, "numpy": {"least": other}}
+        return {"what": what, "case": "", "times": times}
+
+    quiet, busy, alone = row("Conv", 3, 5, 9), row("Conv", 1, 6, 7), {"what": "Loop", "times": {"numbaops": {"least": 1}}}
+    for order in ([busy, quiet], [quiet, busy]):
+        passes = iter(order)
+        assert list(measuring._quietest(lambda passes=passes: iter([next(passes), alone]), 2)) == [quiet, alone]
+
+
 def test_measuring_and_drawing(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     pytest.importorskip("onnxruntime")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -77,6 +78,7 @@ class Effort:
         model_seconds: for each side of a model.
         models: how many models, and single operators; None for all.
         pause: seconds before each turn of those that use several threads.
+        passes: over networks and single operators, see :func:`_quietest`.
     """
 
     seconds: float = 0.25
@@ -86,11 +88,12 @@ class Effort:
     model_seconds: float = 1.5
     models: int | None = None
     pause: float = PAUSE
+    passes: int = 2
 
 
 LEAST_PAUSE = 0.001
 FULL = Effort()
-QUICK = Effort(seconds=0.01, rounds=3, sizes=2, conversion=1 << 16, model_seconds=0.05, models=2, pause=LEAST_PAUSE)
+QUICK = Effort(seconds=0.01, rounds=3, sizes=2, conversion=1 << 16, model_seconds=0.05, models=2, pause=LEAST_PAUSE, passes=1)
 
 
 def _side_by_side(case: Case, implementations: tuple[str, ...], effort: Effort) -> Row:
@@ -140,14 +143,34 @@ def _large(effort: Effort, options: argparse.Namespace) -> Iterator[Row]:
         yield {"what": operation, "size": case.size, "faults": faults, **row}
 
 
+def _quietest(rows: Callable[[], Iterator[Row]], passes: int) -> Iterator[Row]:
+    """Of several passes over some cases, minutes apart, for each case the one in which the fastest rival took least.
+
+    On virtual machines there are minutes in which threads take twice as long to see what the other has written; all sides have them.
+    """
+    found: dict[tuple[str, str], Row] = {}
+    for _ in range(passes):
+        for row in rows():
+            key = row["what"], row.get("case", "")
+            if key not in found or _rivals_least(row) < _rivals_least(found[key]):
+                found[key] = row
+    yield from found.values()
+
+
+def _rivals_least(row: Row) -> float:
+    return min((times["least"] for name, times in row["times"].items() if not name.startswith("numbaops")), default=0.0)
+
+
 def _models(effort: Effort, options: argparse.Namespace) -> Iterator[Row]:
     from .. import models
 
     chosen = argparse.Namespace(**{name.replace("-", "_"): False for name in models.OPTIONS}, seconds=effort.model_seconds)
-    with tempfile.TemporaryDirectory() as folder:
-        light = sorted(models.LIGHT.glob("*.onnx"))
-        for path in [*light, *models.files_of(options.models)][: effort.models]:
-            row = models.measure(path, chosen, Path(folder))
+    light = sorted(models.LIGHT.glob("*.onnx"))
+    paths = [*light, *models.files_of(options.models)][: effort.models]
+
+    def rows(folder: Path) -> Iterator[Row]:
+        for path in paths:
+            row = models.measure(path, chosen, folder)
             times = {name: row[f"{side}_times"] for name, side in (("numbaops_evaluator", "ours"), ("onnxruntime", "onnxruntime"))}
             yield {
                 "what": row["model"],
@@ -158,22 +181,23 @@ def _models(effort: Effort, options: argparse.Namespace) -> Iterator[Row]:
                 "missing": {},
             }
 
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _quietest(lambda: rows(Path(folder)), effort.passes)
+
 
 def _nodes(effort: Effort, options: argparse.Namespace) -> Iterator[Row]:
     from .. import node_cases
 
     names = {"ours": "numbaops_evaluator", "reference": "onnx_reference", "runtime": "onnxruntime"}
-    for position, case in enumerate(node_cases.realistic([])):
-        if position == effort.models:
-            break
-        node_cases.measure(case, effort.seconds / 2, effort.pause)
-        times = {names[side]: summary(found) for side, found in case.times.items()}
-        yield {
-            "what": case.operator,
-            "case": case.name,
-            "times": times,
-            "missing": {names[s]: r for s, r in case.reasons.items() if s in names},
-        }
+
+    def rows() -> Iterator[Row]:
+        for case in itertools.islice(node_cases.realistic([]), effort.models):
+            node_cases.measure(case, effort.seconds / 2, effort.pause)
+            times = {names[side]: summary(found) for side, found in case.times.items()}
+            missing = {names[side]: reason for side, reason in case.reasons.items() if side in names}
+            yield {"what": case.operator, "case": case.name, "times": times, "missing": missing}
+
+    yield from _quietest(rows, effort.passes)
 
 
 GROUPS: dict[str, tuple[int, Callable[[Effort, argparse.Namespace], Iterator[Row]]]] = {

@@ -173,7 +173,8 @@ def readme(record: Record) -> str:
         f"Medians of interleaved rounds on {place(record)}; a ratio below 1 says how much less time numbaops takes. "
         f"Half of the figures vary by less than {found[len(found) // 2]:.0%} between their quartiles, nine of ten by less than "
         f"{found[len(found) * 9 // 10]:.0%}. "
-        "Operators use one thread on all sides, large results and networks two. "
+        "Operators use one thread on all sides, large results and networks two; networks and the operators in them were measured in two "
+        "passes, of which the one counts in which the fastest rival took least. "
         "[docs/performance.md](docs/performance.md) has the sizes in between, and all operators."
     )
     lines = [
