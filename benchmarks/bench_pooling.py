@@ -5,6 +5,7 @@ ONNX Runtime does not spin between runs: its idle threads would slow down whoeve
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -168,5 +169,6 @@ class PoolPeers:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m benchmarks.bench_pooling", description="Pools beside NumPy and ONNX Runtime").parse_args()
     for what, rival, comparison in comparisons():
         print(f"{what:32} {rival:12} {comparison.ours * 1e6:9.1f} us {comparison.rival * 1e6:9.1f} us {comparison.ratio:6.2f}")

@@ -6,10 +6,10 @@ and seconds, peak memory and computed chunks of the sum over a chunked constant 
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import resource
-import sys
 import time
 from typing import Any
 
@@ -98,6 +98,19 @@ def total() -> None:
     print(f"{x.nbytes / 1e9:.0f} GB, {x.npartitions} chunks, computed {made}: sum {result:.6g} in {taken:.1f} s, peak {peak:.0f} MB")
 
 
+MEASURES = {"sum": total, "workers": workers}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description="Worker processes beside one, and a sum of 20 GB")
+    parser.add_argument("measures", nargs="*", metavar="NAME", help=f"only these of {', '.join(MEASURES)}")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.measures if name not in MEASURES]:
+        parser.error(f"there is no {', '.join(unknown)}; allowed: {', '.join(MEASURES)}")
+    for name in options.measures or MEASURES:
+        MEASURES[name]()
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ("sum", "workers"):
-        {"sum": total, "workers": workers}[name]()
+    main()

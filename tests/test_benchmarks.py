@@ -112,6 +112,20 @@ def test_modules_load_in_an_environment_of_asv() -> None:
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=PROJECT, check=True)
 
 
+TOOLS = [
+    path.stem.replace("__main__", "report")
+    for path in sorted([*Path(*benchmarks.__path__).glob("*.py"), Path(*benchmarks.__path__, "report", "__main__.py")])
+    if "__main__" in path.read_text("utf-8")
+]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_tools_have_help(tool: str) -> None:
+    command = [sys.executable, "-m", f"benchmarks.{tool}", "--help"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[:6], done.stderr) == (0, "usage:", "")
+
+
 @pytest.mark.parametrize("tool", ["acceptance", "models", "node_cases"])
 def test_a_file_that_cannot_be_written_is_an_error_before_measuring(tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere"):
