@@ -447,6 +447,52 @@ def test_interrupts_while_waiting_for_helpers(monkeypatch: pytest.MonkeyPatch) -
     assert len(ended) == count
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such timers there")
+def test_bursts_of_signals_in_the_middle_of_work() -> None:
+    """Errors of handlers 0.1 ms apart: the caller leaves with one of them, but only when nobody writes any more."""
+    code = f"""
+        import random, signal, threading, time
+        from numbaops.runtime import threads
+        threads.thread_count = lambda: {HELPERS + 1}
+        left = [0]
+
+        def interrupt(number, frame):
+            while frame is not None and frame.f_code is not threads.split.__code__:
+                frame = frame.f_back
+            if frame is not None and left[0] > 0:
+                left[0] -= 1
+                raise KeyboardInterrupt
+
+        signal.signal(signal.SIGALRM, interrupt)
+        writing = set()
+
+        def work(start, stop):
+            if threading.current_thread() is threading.main_thread():
+                time.sleep(0.0005)
+            else:
+                writing.add(start)
+                time.sleep(0.002)
+                writing.discard(start)
+
+        interrupted = late = 0
+        for number in range(300):
+            left[0] = 2 + number % 5
+            try:
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 3e-3), 1e-4)
+                threads.split(work, 1 << 30)
+                left[0] = 0
+            except KeyboardInterrupt:
+                late += bool(writing)
+                left[0] = 0
+                interrupted += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            time.sleep(0.003)
+            writing.clear()
+        print(interrupted > 20, late)
+    """
+    assert run_python(code) == "True 0"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent otherwise there")
 def test_ctrl_c_in_the_middle_of_work() -> None:
     """A real SIGINT again and again, at all moments: no thread writes afterwards, and the pool goes on working."""
@@ -548,6 +594,53 @@ def test_many_jobs_leave_nothing_behind(pool: threads._Pool) -> None:
 
 
 # Fork
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_fork_by_a_signal_handler_in_the_middle_of_work() -> None:
+    """The child goes on with the work, without the helpers that its parent has; or leaves."""
+    code = f"""
+        import os, random, signal, sys, time, warnings
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import numpy as np
+        from numbaops import dense
+        from numbaops.runtime import threads
+        threads.thread_count = lambda: {HELPERS + 1}
+        out = np.zeros(64 << 20, np.uint8)
+        dense.fill(out, dense.Element(np.array(1, np.uint8)))
+        children = []
+
+        def fork(number, frame):
+            child = os.fork()
+            if child == 0:
+                children.clear()
+                children.append(0)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                if leaves: sys.exit(7)
+            else:
+                children.append(child)
+
+        signal.signal(signal.SIGALRM, fork)
+        for number in range(40):
+            leaves = number % 2
+            out[:] = 0
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 4e-3))
+            deadline = time.perf_counter() + 10
+            while len(children) == number and time.perf_counter() < deadline:
+                dense.fill(out, dense.Element(np.array(2, np.uint8)))
+                if children == [0]: os._exit(0 if (out == 2).all() else 1)
+        codes = []
+        for number, child in enumerate(children):
+            deadline = time.perf_counter() + 20
+            done, status = os.waitpid(child, os.WNOHANG)
+            while not done and time.perf_counter() < deadline:
+                time.sleep(0.01)
+                done, status = os.waitpid(child, os.WNOHANG)
+            if not done: os.kill(child, signal.SIGKILL)
+            codes.append(os.waitstatus_to_exitcode(status) if done else "hangs")
+        print(sorted(set(codes[::2])), sorted(set(codes[1::2])))
+    """
+    assert run_python(code) == "[0] [7]"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

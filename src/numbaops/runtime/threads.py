@@ -52,11 +52,13 @@ class _Job:
     too, could find held by its own thread: only operations of deques and queues that cannot be interrupted.
     """
 
-    __slots__ = ("done", "error", "joined", "left", "shares", "wake", "work")
+    __slots__ = ("done", "error", "every", "finished", "home", "joined", "left", "shares", "wake", "work")
 
     def __init__(self, work: Callable[[int, int], object], shares: list[tuple[int, int]]) -> None:
         self.work = work
-        self.shares = collections.deque(shares)
+        self.every, self.shares = shares, collections.deque(shares)
+        self.finished: collections.deque[tuple[int, int]] = collections.deque()
+        self.home: queue.SimpleQueue[_Job] | None = None  # where helpers find it; in a forked child nobody looks there
         self.joined: collections.deque[None] = collections.deque()  # one item for each helper that came,
         self.left: collections.deque[None] = collections.deque()  # and for each that went
         self.done = np.zeros(1, np.int64)  # how many went
@@ -70,6 +72,7 @@ class _Job:
             except IndexError:
                 return
             self.work(start, stop)
+            self.finished.append((start, stop))
 
     def help(self) -> None:
         """What a pool thread does; it never raises."""
@@ -85,28 +88,38 @@ class _Job:
             self.wake.put(None)
 
     def wait(self) -> None:
-        """Wait for the helpers that may have taken a share; those that come now find none."""
+        """Wait for the helpers that may have taken a share; those that come now find none. In a forked child there are none."""
         self.shares.clear()
         # Read in this order, equal numbers say that all who had come by now have gone, also those who came too late for a share.
-        while len(self.left) < len(self.joined):
+        while len(self.left) < len(self.joined) and self.home is _pool.jobs:
             if not _stay_awake(self.done, len(self.joined), LATER):
                 self.wake.get()
+
+    def make_up(self) -> None:
+        """Work on the shares that helpers had taken when a signal handler or finalizer forked: here, in the child, they are lost."""
+        for share in set(self.every) - set(self.finished):
+            self.work(*share)
 
 
 class _Pool:
     """Daemon threads that wait for jobs; made on first use, made anew in a forked child."""
 
     def __init__(self) -> None:
+        self.active: set[_Job] = set()
         self.reset()
 
     def reset(self) -> None:
+        waiting, self.active = self.active, set()
         self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        for job in waiting:  # for whose helpers this thread perhaps waits, while it runs what has forked
+            job.wake.put(None)
         self.growing = threading.Lock()
         self.size = 0
         self.offers = np.zeros(1, np.int64)  # how many there were; two at once may count as one, which a helper notices later
         self.awake: set[int] = set()  # identifiers of the threads that would take a share at once
 
     def offer(self, job: _Job, helpers: int) -> None:
+        job.home = self.jobs
         if _wait is None:
             _find_wait()
         if self.size < helpers and self.growing.acquire(blocking=False):  # else somebody sees to it, this thread perhaps
@@ -119,7 +132,7 @@ class _Pool:
             finally:
                 self.growing.release()
         for _ in range(min(helpers, self.size)):
-            self.jobs.put(job)
+            job.home.put(job)
         self.offers[0] += 1
 
     def _serve(self, jobs: queue.SimpleQueue[_Job], offers: Any) -> None:
@@ -179,27 +192,32 @@ def split(work: Callable[[int, int], object], size: int, bytes_each: int = 1, mu
     count = min(shares * threads, max(2, total // MINIMUM_SHARE))
     if threads < count < 2 * threads:  # with one share more than threads, all but one would wait for it
         count = threads
-    head = (
-        -(-size * min(late, least) // (total * multiple)) * multiple
-    )  # the first share, the caller's, is larger by what the others come later
+    # the first share, the caller's, is larger by what the others come later
+    head = -(-size * min(late, least) // (total * multiple)) * multiple
     step = -(-(size - head) // (count * multiple)) * multiple if head < size else 1
     starts = [0, *range(head + step, size, step)]
     if len(starts) == 1:
         work(0, size)
         return
     job = _Job(work, list(zip(starts, [*starts[1:], size], strict=True)))
+    _pool.active.add(job)
     failure: BaseException | None = None
     try:
         _pool.offer(job, min(threads, len(starts)) - 1)
         job.run()
     except BaseException as error:
         failure = error
-    while True:
+    try:
+        failure = _see_out(job, failure)
+    except BaseException as error:  # before it began
+        failure = failure or error
         try:
-            job.wait()
-            break
-        except BaseException as error:  # from a signal handler, e.g. KeyboardInterrupt: leave only when no helper writes any more
-            failure = failure or error
+            failure = _see_out(job, failure)
+        except BaseException:
+            failure = _see_out(job, failure)
+    _pool.active.discard(job)
+    if failure is None and job.home is not _pool.jobs:
+        job.make_up()
     failure = failure or job.error
     del job.work, work  # the job may stay in the queue for a while, what it worked on must not
     if failure is not None:
@@ -207,3 +225,26 @@ def split(work: Callable[[int, int], object], size: int, bytes_each: int = 1, mu
             raise failure
         finally:
             del failure, job  # no cycle of traceback and frame that would keep outputs alive
+
+
+def _see_out(job: _Job, failure: BaseException | None) -> BaseException | None:
+    """Leave only when no helper writes any more, however often a signal handler raises, e.g. KeyboardInterrupt; returns the first error.
+
+    Python looks for signals whenever a function begins or a loop goes back, and an error just there, between ``except`` and the next
+    ``try``, would leave. There is no loop, and it takes four such errors one after the other, each within a microsecond of the last.
+    """
+    try:
+        job.wait()
+        return failure
+    except BaseException as error:
+        failure = failure or error
+        try:
+            return _see_out(job, failure)
+        except BaseException:
+            try:
+                return _see_out(job, failure)
+            except BaseException:
+                try:
+                    return _see_out(job, failure)
+                except BaseException:
+                    return _see_out(job, failure)
