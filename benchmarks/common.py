@@ -64,6 +64,18 @@ def writable(text: str) -> Path:
     return path
 
 
+def positive(text: str) -> float:
+    """A finite number above 0 of the command line.
+
+    Raises:
+        ValueError: it is none.
+    """
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError(text)
+    return number
+
+
 def touch(array: npt.NDArray[Any]) -> None:
     """Write one byte in every page, which makes the system provide pages that were only promised, as for ``np.zeros``."""
     array.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE] = 0

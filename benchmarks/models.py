@@ -35,7 +35,18 @@ from onnx import TensorProto, helper, numpy_helper
 
 import numbaops
 
-from .common import available_cpus, geometric_mean, in_turn, memory_alone, relative_error, runtime_session, set_threads, summary, writable
+from .common import (
+    available_cpus,
+    geometric_mean,
+    in_turn,
+    memory_alone,
+    positive,
+    relative_error,
+    runtime_session,
+    set_threads,
+    summary,
+    writable,
+)
 
 Row = dict[str, Any]
 
@@ -254,7 +265,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--filter", metavar="NAME", default="", help="only models with this in their names")
     parser.add_argument("--models", type=Path, nargs="+", default=[], metavar="PATH", help="further models, or folders of models")
     parser.add_argument("--fetch", type=Path, metavar="FOLDER", help=f"first download {', '.join(WHEELS)} with pip, for their models")
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each side of each model")
+    parser.add_argument("--seconds", type=positive, default=3.0, help="for each side of each model")
     parser.add_argument("--json", type=writable, metavar="FILE", help="also write the figures to FILE")
     for name, text in OPTIONS.items():
         parser.add_argument(f"--{name}", action="store_true", help=text)
@@ -263,20 +274,25 @@ def main(arguments: list[str] | None = None) -> None:
     warnings.simplefilter("ignore")
     set_threads(THREADS)
     if options.fetch is not None:
-        fetch(options.fetch)
+        try:
+            fetch(options.fetch)
+        except OSError as error:
+            parser.error(str(error))
         options.models = [*options.models, options.fetch]
+    paths = [path for path in (*sorted(LIGHT.glob("*.onnx")), *files_of(options.models)) if options.filter in path.stem]
+    if not paths:
+        parser.error(f"no model has {options.filter!r} in its name")
 
     print("model".ljust(30) + "".join(f"{title:>11}" for title, _, _ in columns))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for path in (*sorted(LIGHT.glob("*.onnx")), *files_of(options.models)):
-            if options.filter in path.stem:
-                row = measure(path, options, Path(folder))
-                cells = ["-" if key not in row else f"{row[key] / unit:.2f}" if unit else f"{row[key]:.1e}" for _, key, unit in columns]
-                print(row["model"].ljust(30) + "".join(f"{cell:>11}" for cell in cells))
-                for what, text in {**row["failed"], "worst": row.get("worst_node", "")}.items():
-                    print(f"    {what}: {text}\n" if text else "", end="", flush=True)
-                rows.append(row)
+        for path in paths:
+            row = measure(path, options, Path(folder))
+            cells = ["-" if key not in row else f"{row[key] / unit:.2f}" if unit else f"{row[key]:.1e}" for _, key, unit in columns]
+            print(row["model"].ljust(30) + "".join(f"{cell:>11}" for cell in cells))
+            for what, text in {**row["failed"], "worst": row.get("worst_node", "")}.items():
+                print(f"    {what}: {text}\n" if text else "", end="", flush=True)
+            rows.append(row)
     if ratios := [row["ratio"] for row in rows if "ratio" in row]:
         print(f"ours / ONNX Runtime: geometric mean {geometric_mean(ratios):.2f}, worst {max(ratios):.2f}")
     if options.json is not None:

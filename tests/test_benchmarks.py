@@ -133,6 +133,30 @@ def test_a_file_that_cannot_be_written_is_an_error_before_measuring(tool: str, t
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--seconds", "-1"], "--seconds: invalid positive value: '-1'"),
+        (["--seconds", "inf"], "'inf'"),
+        (["--seconds", "nan"], "'nan'"),
+        (["--filter", "nosuchmodel"], "no model has 'nosuchmodel' in its name"),
+        (["--fetch", f"{__file__}/x"], "Not a directory"),
+    ],
+    ids=["negative", "infinite", "no number", "no such model", "no folder"],
+)
+def test_wrong_arguments_are_errors_before_measuring(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        importlib.import_module("benchmarks.models").main(arguments)
+    assert caught.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and text in printed.err.splitlines()[-1]
+
+
+def test_a_folder_without_models_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"no \*\.onnx in"):
+        importlib.import_module("benchmarks.models").main(["--models", str(tmp_path)])
+
+
 SUITE = [
     pytest.param(kind, method, id=f"{module.name.removeprefix('bench_')}.{name}.{method}")
     for module in pkgutil.iter_modules(benchmarks.__path__)
