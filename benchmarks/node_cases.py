@@ -222,7 +222,7 @@ def suite(operators: list[str]) -> Iterator[Case]:
             yield Case(nodes[0].op_type if len(nodes) == 1 else f"{len(nodes)} nodes", case.name.removeprefix("test_"), case.model, fed)
 
 
-def measure(case: Case, seconds: float, pause: float = PAUSE) -> None:
+def measure(case: Case, seconds: float, pause: float) -> None:
     """Fill in what came out: the smallest of several times of each side that can run the case.
 
     Args:

@@ -66,7 +66,6 @@ def test_amounts_have_three_digits(seconds: float, shown: str) -> None:
     assert text.amount(seconds) == shown
 
 
-@pytest.mark.slow
 def test_of_several_passes_the_one_counts_in_which_the_fastest_rival_took_least() -> None:
     def row(what: str, ours: float, rival: float, other: float) -> Any:
         times = {"numbaops": {"least": ours}, "onnxruntime": {"least": rival}, "numpy": {"least": other}}
@@ -78,6 +77,7 @@ def test_of_several_passes_the_one_counts_in_which_the_fastest_rival_took_least(
         assert list(measuring._quietest(lambda passes=passes: iter([next(passes), alone]), 2)) == [quiet, alone]
 
 
+@pytest.mark.slow
 def test_measuring_and_drawing(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     pytest.importorskip("onnxruntime")

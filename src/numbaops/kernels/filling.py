@@ -22,7 +22,9 @@ from numbaops.runtime.jit import kernel
 LINE = 64
 """Bytes of a cache line, and of one non-temporal store."""
 
-STREAMS = platform.machine() in ("x86_64", "AMD64") and not numba.config.DISABLE_JIT
+X86 = platform.machine() in ("x86_64", "AMD64")
+
+STREAMS = X86 and not numba.config.DISABLE_JIT
 """Whether ``stream`` has non-temporal stores; elsewhere it is the plain loop."""
 
 _WORDS = ("uint8", "uint16", "uint32", "uint64")

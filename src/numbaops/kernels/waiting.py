@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 import numba
@@ -10,10 +9,9 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from numbaops.kernels.filling import X86
 from numbaops.kernels.vectors import data_of
 from numbaops.runtime.jit import kernel
-
-_PAUSES = platform.machine().lower() in ("x86_64", "amd64")
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -21,7 +19,7 @@ def _look(typing_context: Any, number: Any) -> Any:
     """The first element, as another thread has left it by now; before that the processor is told that this is a wait."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if _PAUSES:
+        if X86:
             builder.call(builder.module.declare_intrinsic("llvm.x86.sse2.pause", (), ir.FunctionType(ir.VoidType(), [])), [])
         return builder.load_atomic(data_of(context, builder, number, arguments[0]), "monotonic", 8)
 
@@ -38,7 +36,7 @@ else:
 
     @kernel("boolean(int64[::1], int64, int64, int64)")
     def wait_until(number: Any, least: int, rounds: int, later: int) -> bool:
-        """Wait until a number is at least ``least``; on x86-64 a round takes 20 to 50 ns.
+        """Wait until a number is at least ``least``; a round takes 26 ns on Zen 4.
 
         Args:
             number: ``[1]``, written to by another thread.

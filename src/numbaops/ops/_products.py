@@ -175,16 +175,14 @@ def _integers(a: Array, b: Array, stack: tuple[int, ...], one: bool) -> Array | 
     if not products.AVAILABLE:
         return None
     (count, terms), width = a.shape[-2:], b.shape[-1]
-    result = np.empty((*stack, count, width), a.dtype)
-    if not one:
-        b = np.broadcast_to(b, (*stack, terms, width))
-    first, second, out = (
-        np.ascontiguousarray(x).reshape(-1).view(f"i{a.itemsize}") for x in (np.broadcast_to(a, (*stack, count, terms)), b, result)
-    )
-    fixed: Any = (first, second, math.prod(stack) * count if one else count, terms, width, out)
+    rows = math.prod(stack) * count
+    result = memory.empty((*stack, count, width), a.dtype, rows * width * a.itemsize)[0]
+    factors = np.broadcast_to(a, (*stack, count, terms)), b if one else np.broadcast_to(b, (*stack, terms, width))
+    signed = f"i{a.itemsize}"
+    first, second = (np.ascontiguousarray(x).reshape(-1).view(signed) for x in factors)
+    fixed: Any = (first, second, rows if one else count, terms, width, result.reshape(-1).view(signed))
     kernel: Any = matrices.multiply_integers
-    work = terms * width * a.itemsize // 4
-    split(lambda start, stop: kernel(*fixed, start, stop), math.prod(stack) * count, work, shares=SHARES)
+    split(lambda start, stop: kernel(*fixed, start, stop), rows, terms * width * a.itemsize // 4, shares=SHARES)
     return result
 
 
