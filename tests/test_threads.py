@@ -596,6 +596,21 @@ def test_many_jobs_leave_nothing_behind(pool: threads._Pool) -> None:
 # Fork
 
 
+def test_shares_of_helpers_that_a_fork_has_lost_are_made_up(new_pool: threads._Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the child of a fork just after a helper took the last share."""
+
+    def lose_one(job: threads._Job, helpers: int) -> None:
+        job.home = new_pool.jobs
+        job.joined.append(None)
+        job.shares.pop()
+        new_pool.reset()
+
+    monkeypatch.setattr(new_pool, "offer", lose_one)
+    ranges = ranges_of(LARGE)
+    assert (ranges[0][0], ranges[-1][1], len(ranges)) == (0, LARGE, 4 * (HELPERS + 1))
+    assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(ranges))
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_fork_by_a_signal_handler_in_the_middle_of_work() -> None:
     """The child goes on with the work, without the helpers that its parent has; or leaves."""
@@ -623,12 +638,13 @@ def test_fork_by_a_signal_handler_in_the_middle_of_work() -> None:
         signal.signal(signal.SIGALRM, fork)
         for number in range(40):
             leaves = number % 2
-            out[:] = 0
+            value = 0
             signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 4e-3))
             deadline = time.perf_counter() + 10
             while len(children) == number and time.perf_counter() < deadline:
-                dense.fill(out, dense.Element(np.array(2, np.uint8)))
-                if children == [0]: os._exit(0 if (out == 2).all() else 1)
+                value = value % 250 + 1  # another one each time: a share that is left out shows
+                dense.fill(out, dense.Element(np.array(value, np.uint8)))
+                if children == [0]: os._exit(0 if (out == value).all() else 1)
         codes = []
         for number, child in enumerate(children):
             deadline = time.perf_counter() + 20
