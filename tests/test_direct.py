@@ -179,8 +179,10 @@ FEW = MATRICES[-4:]
 def test_products_of_matrices(first: tuple[int, ...], second: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_products, "MATRIX_FROM", 0)
     a, b = drawn(*first), drawn(*second)
+    kept = []  # else the next result may lie where this one was right
     for x, y in ((a, b), (a.swapaxes(-1, -2).copy().swapaxes(-1, -2), b.swapaxes(-1, -2).copy().swapaxes(-1, -2))):
         got = multiplied(x, y)
+        kept.append(got)
         assert got is not None
         assert got.dtype == np.float32
         np.testing.assert_array_equal(got, a.astype(np.float64) @ b.astype(np.float64))
